@@ -1,0 +1,69 @@
+//! The configuration file, typed. Reading it from disk is the caller's business.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{api::names::RepoName, world::git::Signature};
+
+/// What a daemon is told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Name in branches, statuses and comments.
+    pub cluster: String,
+    /// Namespace of ledger and attempt records.
+    pub namespace: String,
+    /// Repositories, in order of precedence.
+    pub repositories: Vec<Repository>,
+    /// For how long after completion a return to last good needs no canary.
+    pub revert_window: Duration,
+    /// UID of the `kube-system` namespace of this cluster (`cluster.yaml` on the status branch).
+    pub cluster_uid: String,
+}
+
+/// One repository.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repository {
+    /// Name.
+    pub name: RepoName,
+    /// https, ssh, or with `--allow-local` a local path or loopback http.
+    pub url: String,
+    /// Tracked branch.
+    pub branch: String,
+    /// Folders or files to read; `""` or `.` = the whole repository.
+    pub paths: Vec<String>,
+    /// Interval between looks.
+    pub poll: Duration,
+    /// Folder with `username` and `password`, or `token`, or `ssh-privatekey` and `known_hosts`, or `ca.crt`.
+    pub credentials: Option<String>,
+    /// Whether a status branch is written.
+    pub status_branch: bool,
+    /// Whether rollback commits are made.
+    pub rollback_commit: bool,
+    /// Name and e-mail of every commit.
+    pub by: Signature,
+    /// Put before the subject of every commit.
+    pub subject_prefix: String,
+    /// What a declaration of the first accepted revision may do.
+    pub first_contact: FirstContact,
+    /// Namespaces that objects may be in; `*` = any.
+    pub allow_namespaces: Vec<String>,
+}
+
+/// What a declaration of the first accepted revision may do when it is not what runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FirstContact {
+    /// Wait for a later commit.
+    #[default]
+    Hold,
+    /// Act at once.
+    Act,
+}
+
+impl Repository {
+    /// `trunkline/status/<cluster>`.
+    pub fn status_branch_name(cluster: &str) -> String {
+        format!("trunkline/status/{cluster}")
+    }
+}

@@ -1,0 +1,11 @@
+#![doc = include_str!("README.md")]
+
+// Modules in the order in which data flows; `src/README.md` draws the ring.
+pub mod api;
+pub mod config;
+pub mod git;
+pub mod manifest;
+pub mod mirror;
+pub mod profile;
+pub mod rollout;
+pub mod world;

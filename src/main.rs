@@ -1,0 +1,3 @@
+//! Arguments to library.
+
+fn main() {}

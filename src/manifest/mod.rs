@@ -1,0 +1,46 @@
+//! Bytes to declarations and diagnostics.
+
+mod diagnostic;
+pub mod wish;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use diagnostic::{Code, Diagnostic, Severity};
+
+use crate::api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash};
+
+/// A typed, checked manifest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declaration {
+    /// Its identity.
+    pub key: ClaimKey,
+    /// Path of the file, relative to the root of the repository.
+    pub path: String,
+    /// Which document of the file, from 0.
+    pub document: usize,
+    /// Line of the document's first byte of content, from 1.
+    pub line: u32,
+    /// Its typed spec.
+    pub spec: Spec,
+    /// Spec as JSON with the schema's defaults filled in, as the API server would store it.
+    pub stored: Value,
+    /// Its wish.
+    pub wish: wish::Wish,
+    /// Hash of the wish.
+    pub hash: WishHash,
+    /// `trunkline.dev/retry`.
+    pub token: Option<String>,
+    /// Bytes of the wish's fields as written in the document, by field name.
+    pub written: BTreeMap<String, String>,
+}
+
+/// Typed spec of either kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spec {
+    /// Of a `CNIUpgrade`.
+    Cni(Box<CniUpgradeSpec>),
+    /// Of a `ServiceUpgrade`.
+    Service(Box<ServiceUpgradeSpec>),
+}

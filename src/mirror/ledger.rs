@@ -1,0 +1,241 @@
+//! The ledger: what must outlive custom resources, in one bounded ConfigMap per repository.
+//!
+//! Guarantees: one writer, the mirror pass; every list is bounded; reading ignores unknown fields, so that a
+//! downgraded daemon reads a newer ledger.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    api::{
+        ClaimKey,
+        names::{AttemptId, Digest, Oid, RepoName, WishHash},
+        status::Outcome,
+    },
+    manifest::{Diagnostic, wish::Wish},
+    world::Target,
+};
+
+/// The whole ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ledger {
+    /// Schema version; 1.
+    pub version: u32,
+    /// Repository it belongs to.
+    pub repository: RepoName,
+    /// Tracked branch.
+    pub branch: String,
+    /// Whether a first revision (or an empty branch) was ever accepted.
+    #[serde(default)]
+    pub started: bool,
+    /// The newest revision acted on; absent = none, or an empty branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Oid>,
+    /// The newest head seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Oid>,
+    /// Declared objects.
+    #[serde(default)]
+    pub objects: BTreeMap<ClaimKey, ObjectEntry>,
+    /// Targets.
+    #[serde(default)]
+    pub targets: BTreeMap<Target, TargetEntry>,
+    /// Repository states: `HistoryRewritten`, `Unreachable`, limits, refused pushes.
+    #[serde(default)]
+    pub states: Vec<RepoState>,
+    /// Current diagnostics, the first 100.
+    #[serde(default)]
+    pub diagnostics: Vec<Diagnostic>,
+    /// Diagnostics beyond the list.
+    #[serde(default)]
+    pub more_diagnostics: u32,
+    /// Configured paths in which an accepted revision had a document of ours.
+    #[serde(default)]
+    pub used_paths: Vec<String>,
+}
+
+/// What is known of one declared object.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectEntry {
+    /// Path of its manifest at the accepted revision.
+    pub path: String,
+    /// Hash of its wish.
+    pub wish: WishHash,
+    /// The wish itself.
+    pub wished: Wish,
+    /// Digest of its spec with defaults, as mirrored.
+    pub spec: Digest,
+    /// Commit that brought the wish in.
+    pub introduced: Oid,
+    /// Revision with which the present form was accepted.
+    pub accepted: Oid,
+    /// Order of acceptance of the wish; later is greater.
+    pub order: u64,
+    /// Retry token beside the wish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// How it stands towards its target.
+    pub standing: Standing,
+    /// Removed in Git; kept until its rollback has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<Removal>,
+    /// Target it resolves to.
+    pub target: Target,
+}
+
+/// How a declaration stands towards its target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// It acts.
+    InForce,
+    /// Another one is in force.
+    Superseded {
+        /// The one in force.
+        by: ClaimKey,
+    },
+    /// Several for one target.
+    Ambiguous {
+        /// The others.
+        others: Vec<ClaimKey>,
+    },
+    /// Stood in the first accepted revision and is not what runs.
+    FirstContact,
+}
+
+/// A removal in Git.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Removal {
+    /// Commit that removed it.
+    pub by: Oid,
+}
+
+/// What is known of one target.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TargetEntry {
+    /// The declaration in force.
+    pub in_force: Option<ClaimKey>,
+    /// Wishes in the order of acceptance, the newest 50.
+    pub wishes: Vec<WishEntry>,
+    /// Attempts, the newest 20.
+    pub attempts: Vec<AttemptEntry>,
+    /// Wishes that failed here, the newest 50.
+    pub quarantine: Vec<WishHash>,
+    /// Retry tokens used, the newest 100.
+    pub tokens: Vec<String>,
+    /// Rollbacks to record in Git or recorded there, the newest 20.
+    pub rollbacks: Vec<RollbackEntry>,
+}
+
+/// One accepted wish.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WishEntry {
+    /// Its hash.
+    pub wish: WishHash,
+    /// The wish itself, so that a later hash version is recomputed.
+    pub wished: Wish,
+    /// Object that declared it.
+    pub claim: ClaimKey,
+    /// Commit that brought it in.
+    pub introduced: Oid,
+    /// The bytes of the wish's fields as written, by field name, for a rollback commit (bounded to 4 KiB).
+    #[serde(default)]
+    pub written: BTreeMap<String, String>,
+}
+
+/// One attempt, as the last status told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptEntry {
+    /// Its id.
+    pub id: AttemptId,
+    /// Its number.
+    pub number: i64,
+    /// Object it belonged to.
+    pub claim: ClaimKey,
+    /// Its wish.
+    pub wish: WishHash,
+    /// Version it was about.
+    pub target_version: String,
+    /// Commit that brought the wish in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// Reason of a bad end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of the rollback commit of one attempt. At most one commit per attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollbackEntry {
+    /// The failed attempt.
+    pub attempt: AttemptId,
+    /// Object whose document changes.
+    pub claim: ClaimKey,
+    /// The failed wish.
+    pub from: WishHash,
+    /// The failed version.
+    pub from_version: String,
+    /// Version put back.
+    pub to_version: String,
+    /// Wish put back; absent = the object was not there before, so its document goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<WishHash>,
+    /// The wish put back, itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_wish: Option<Wish>,
+    /// Bytes of the wish put back, as written before, by field name.
+    #[serde(default)]
+    pub written: BTreeMap<String, String>,
+    /// Reason of the failure.
+    pub reason: String,
+    /// Evidence, bounded.
+    pub evidence: String,
+    /// Nodes that could not be put back.
+    #[serde(default)]
+    pub left: Vec<String>,
+    /// Commit that brought the failed wish in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub introduced: Option<Oid>,
+    /// When the cluster's rollback ended: the time of the commit.
+    pub at: Timestamp,
+    /// Where it stands.
+    pub state: RollbackState,
+}
+
+/// Where a rollback commit stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RollbackState {
+    /// To be made while head still carries the wish.
+    Due,
+    /// Seen on the tracked branch as this commit.
+    Recorded(Oid),
+    /// Head no longer carries the wish, so no commit is made.
+    Moot,
+}
+
+/// A state of the whole repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepoState {
+    /// PascalCase reason.
+    pub reason: String,
+    /// Full sentences with the way out.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+}
