@@ -7,5 +7,6 @@ pub mod git;
 pub mod manifest;
 pub mod mirror;
 pub mod profile;
+pub mod report;
 pub mod rollout;
 pub mod world;
