@@ -3,6 +3,8 @@
 //! Limits: every list and text is bounded, so that a status stays far below the size limit of an object.
 //! Durations are whole seconds; times are RFC 3339 in UTC.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -119,12 +121,33 @@ pub struct Attempt {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Canaries are the eligible nodes whose order value is at most this one; set once (`cni.md` 3).
+    /// Canaries are the eligible nodes whose order value is at most the one of their group (architecture and zone);
+    /// set once, so that a thousand canaries cost one line per group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub canary_cut: BTreeMap<String, String>,
+    /// What this attempt does to the template; absent before its first effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub canary_cut: Option<String>,
-    /// Digest of the template that this attempt wrote or is about to write.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wrote: Option<Digest>,
+    pub template: Option<TemplateIntent>,
+}
+
+/// The template patch of an attempt, recorded before it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateIntent {
+    /// Digest of the live template that the patch starts from.
+    pub base: Digest,
+    /// Digest of the template that the patch leaves.
+    pub wrote: Digest,
+    /// The patch was seen in the cluster.
+    #[serde(default)]
+    pub applied: bool,
+    /// The patch was made once more after another manager had undone it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reasserted: bool,
+    /// `OnDelete` was set once more after another manager had changed the strategy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strategy_reset: bool,
 }
 
 /// Observed time: accumulated in quanta, only while it was watched and held.
@@ -171,6 +194,9 @@ pub struct Nodes {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub baseline: Vec<Uid>,
+    /// Since when untouched nodes are bad while nothing is in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_since: Option<Timestamp>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

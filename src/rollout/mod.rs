@@ -1,6 +1,7 @@
 //! The rollout machine: `decide(case, now)` gives statuses, effects, reasons for waiting, and when to look again.
 
 pub mod effect;
+pub mod guard;
 pub mod waiting;
 
 use std::{collections::BTreeMap, time::Duration};

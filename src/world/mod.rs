@@ -13,4 +13,4 @@ pub use objects::{
     Agent, AgentKey, Claim, ClaimStatus, Hold, Mark, Node, Object, ObjectId, Pod, PodKey, Record, Revision,
     Shape, Strategy, Template, WaitReason,
 };
-pub use state::{Feed, FeedHealth, Key, Observation, Seen, Target, World};
+pub use state::{Feed, FeedHealth, Key, Observation, PodMemory, Seen, Target, World};

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::api::{
     ClaimKey, CniUpgradeStatus, ServiceUpgradeStatus,
-    names::{AttemptId, Digest, NodeName, RepoName, Rv, Uid},
-    status::{LastGood, Truth},
+    cni_upgrade::CniPhase,
+    names::{Digest, NodeName, RepoName, Rv, Uid},
+    status::{Attempt, LastGood, Rollback, Truth},
 };
-use crate::mirror::ledger::Ledger;
+use crate::{mirror::ledger::Ledger, world::Target};
 
 /// `namespace/name` of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +92,8 @@ pub enum Shape {
 pub struct Node {
     /// All labels.
     pub labels: Arc<BTreeMap<String, String>>,
+    /// `metadata.creationTimestamp`, by the API server's clock.
+    pub created: Timestamp,
     /// Condition `Ready`; `Unknown` also when the condition is absent.
     pub ready: Truth,
     /// Condition `NetworkUnavailable` is `True`.
@@ -281,10 +284,18 @@ pub struct Claim {
 pub struct Record {
     /// Claim that the attempt belongs to.
     pub claim: ClaimKey,
-    /// Its attempt.
-    pub attempt: AttemptId,
-    /// Its number.
-    pub number: i64,
+    /// Target it is about.
+    pub target: Target,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Phase it had reached.
+    pub phase: CniPhase,
     /// Its last good, template included.
     pub last_good: LastGood,
+    /// Why it goes back, once it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<Rollback>,
+    /// UIDs of nodes that were unhealthy before.
+    #[serde(default)]
+    pub baseline: Vec<Uid>,
 }

@@ -80,6 +80,15 @@ pub enum FeedHealth {
     Cut(Timestamp, String),
 }
 
+/// What was seen of one pod over time; gone with the process, which only makes judgements later, never earlier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodMemory {
+    /// It was Ready once.
+    pub was_ready: bool,
+    /// Since when a container waits with a reason of failure, without having been Ready in between.
+    pub trouble_since: Option<Timestamp>,
+}
+
 /// What a rollout is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
@@ -196,6 +205,8 @@ pub struct World {
     pub git: BTreeMap<RepoName, GitSeen>,
     /// Health of the feeds; a missing one has not started.
     pub feeds: BTreeMap<Feed, FeedHealth>,
+    /// What was seen of a pod over time, by UID.
+    pub pod_memory: BTreeMap<Uid, PodMemory>,
     /// Pods by owner UID.
     pub pods_by_owner: BTreeMap<Uid, BTreeSet<PodKey>>,
     /// Identifiers seen so far in lists that are under way.
@@ -249,7 +260,7 @@ impl World {
                     return BTreeSet::new();
                 }
                 self.git.insert(repo.clone(), *seen);
-                BTreeSet::from([Key::Mirror(repo.clone()), Key::Publish(repo)])
+                self.keys_of_ledger(&repo)
             }
         }
     }
@@ -443,6 +454,7 @@ impl World {
 
     fn see_pod(&mut self, key: PodKey, seen: Seen<Pod>) -> BTreeSet<Key> {
         let before = self.pods.get(&key).and_then(|old| old.is.owner.clone());
+        let replaced = self.pods.get(&key).map(|old| old.uid.clone()).filter(|uid| *uid != seen.uid);
         let owner = seen.is.owner.clone();
         if !put(&mut self.pods, key.clone(), seen) {
             return BTreeSet::new();
@@ -452,12 +464,26 @@ impl World {
         {
             keys.remove(&key);
         }
+        if let Some(uid) = replaced {
+            self.pod_memory.remove(&uid);
+        }
+        self.remember(&key);
         if let Some(uid) = &owner {
             self.pods_by_owner.entry(uid.clone()).or_default().insert(key);
         }
         let mut keys = self.keys_of_owner(before.as_ref());
         keys.append(&mut self.keys_of_owner(owner.as_ref()));
         keys
+    }
+
+    fn remember(&mut self, key: &PodKey) {
+        let Some(seen) = self.pods.get(key) else { return };
+        let memory = self.pod_memory.entry(seen.uid.clone()).or_default();
+        if seen.is.ready {
+            *memory = PodMemory { was_ready: true, trouble_since: None };
+        } else if seen.is.waiting.is_some() {
+            memory.trouble_since = memory.trouble_since.or(Some(seen.since));
+        }
     }
 
     fn lose(&mut self, id: &ObjectId, uid: &Uid, rv: Rv) -> BTreeSet<Key> {
@@ -475,6 +501,7 @@ impl World {
             }
             ObjectId::Pod(key) => {
                 let Some(pod) = take(&mut self.pods, key, uid) else { return BTreeSet::new() };
+                self.pod_memory.remove(uid);
                 if let Some(owner) = &pod.is.owner
                     && let Some(keys) = self.pods_by_owner.get_mut(owner)
                 {
