@@ -9,4 +9,5 @@ pub mod mirror;
 pub mod profile;
 pub mod report;
 pub mod rollout;
+pub mod sim;
 pub mod world;

@@ -1,0 +1,3 @@
+//! The embedded cluster: a world machine in virtual time, for demos, simulation and tests.
+
+pub mod model;
