@@ -1,7 +1,10 @@
 //! Bytes to declarations and diagnostics.
 
 mod diagnostic;
+pub mod source;
+pub mod tree;
 pub mod wish;
+pub mod yaml;
 
 use std::collections::BTreeMap;
 
