@@ -3,7 +3,7 @@
 //! Guarantees: one writer, the mirror pass; every list is bounded; reading ignores unknown fields, so that a
 //! downgraded daemon reads a newer ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,23 @@ pub struct Ledger {
     /// Configured paths in which an accepted revision had a document of ours.
     #[serde(default)]
     pub used_paths: Vec<String>,
+    /// What the config let the accepted revision declare: what a wider scope brings in is first contact.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Files at the accepted revision that hide which key stands in them, with their blob id or why they were
+    /// skipped; the first 500.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hiding: BTreeMap<String, String>,
+}
+
+/// The part of a repository that is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scope {
+    /// Configured paths.
+    pub paths: Vec<String>,
+    /// Namespaces that objects may be in.
+    pub namespaces: Vec<String>,
 }
 
 /// What is known of one declared object.
@@ -75,6 +92,15 @@ pub struct ObjectEntry {
     pub accepted: Oid,
     /// Order of acceptance of the wish; later is greater.
     pub order: u64,
+    /// The wish it had before; absent = it was not there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<WishHash>,
+    /// Its present wish was brought in by nobody we saw: it acts only if it is what runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_contact: bool,
+    /// Files that may hold it while it cannot be found elsewhere: it is not removed before they can be read.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hidden_in: BTreeSet<String>,
     /// Retry token beside the wish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -238,4 +264,53 @@ pub struct RepoState {
     pub message: String,
     /// Since when.
     pub since: Timestamp,
+}
+
+impl Ledger {
+    /// A ledger in which nothing was accepted yet.
+    pub fn new(repository: RepoName, branch: &str) -> Self {
+        Self {
+            version: 1,
+            repository,
+            branch: branch.to_owned(),
+            started: false,
+            accepted: None,
+            seen: None,
+            objects: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            states: Vec::new(),
+            diagnostics: Vec::new(),
+            more_diagnostics: 0,
+            used_paths: Vec::new(),
+            scope: Scope::default(),
+            hiding: BTreeMap::new(),
+        }
+    }
+
+    /// What is known of a declared object.
+    pub fn entry(&self, claim: &ClaimKey) -> Option<&ObjectEntry> {
+        self.objects.get(claim)
+    }
+
+    /// What is known of a target.
+    pub fn target(&self, target: &Target) -> Option<&TargetEntry> {
+        self.targets.get(target)
+    }
+
+    /// The declaration in force for a target; also while it is removed and returns.
+    pub fn in_force(&self, target: &Target) -> Option<(&ClaimKey, &ObjectEntry)> {
+        let claim = self.targets.get(target)?.in_force.as_ref()?;
+        self.objects.get_key_value(claim)
+    }
+
+    /// Whether a retry token was not used yet on a target.
+    pub fn token_is_fresh(&self, target: &Target, token: &str) -> bool {
+        self.targets.get(target).is_none_or(|entry| !entry.tokens.iter().any(|used| used == token))
+    }
+
+    /// `main@sha1:<hex>`: a commit of the tracked branch, as annotations and statuses name it.
+    pub fn revision(&self, commit: &Oid) -> String {
+        let format = if commit.as_str().len() == 64 { "sha256" } else { "sha1" };
+        format!("{}@{format}:{commit}", self.branch)
+    }
 }
