@@ -1,7 +1,9 @@
 //! Texts for people, and the files and commits that carry them: what happened, why, what next.
 //!
-//! Guarantees: absolute times only in what is stored or pushed, so that equal state gives equal bytes; whatever came
-//! from outside is bounded, on one line, and escaped for the place it goes to.
+//! Guarantees: absolute times only in what is stored or pushed, so that equal state gives equal bytes; whatever
+//! came from outside is bounded, on one line, and escaped for the place it goes to.
 
 pub mod escape;
+mod refusal;
 pub mod waiting;
+mod words;
