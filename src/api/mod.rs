@@ -2,8 +2,10 @@
 
 pub mod claim;
 pub mod cni_upgrade;
+pub mod crd;
 pub mod names;
 pub mod reasons;
+pub mod schema;
 pub mod service_upgrade;
 pub mod status;
 

@@ -315,7 +315,7 @@ mod tests {
         let mut bomb = String::from("a0: &a0 [x]\n");
         for level in 1..8 {
             let item = format!("*a{},", level - 1).repeat(10);
-            bomb.push_str(&format!("a{level}: &a{level} [{item}]\n"));
+            bomb = format!("{bomb}a{level}: &a{level} [{item}]\n");
         }
         assert!(typed::<serde_json::Value>(&bomb).is_err());
     }
@@ -328,7 +328,7 @@ mod tests {
     fn spans_are_the_bytes_as_written() {
         let text = "a: &x 'v1' # c\nb:\n  c: 1\n  d: {e: ü}\n\nf: *x\ng: |-\n  one\n  two\n\nh:\n";
         let root = parsed(text);
-        let shown = |key: &str| &text[root.find(key).unwrap().value.span.clone()];
+        let shown = |key: &str| text.get(root.find(key).unwrap().value.span.clone()).unwrap();
         assert_eq!(shown("a"), "'v1'");
         assert_eq!(shown("b"), "c: 1\n  d: {e: ü}");
         assert_eq!(shown("f"), "*x");
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn nesting_and_size_are_bounded() {
         assert_eq!(parse(&"[".repeat(20_000), 0).unwrap_err().code, Code::Budget);
-        let deep: String = (0..100).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        let deep = (0..100).map(|depth| " ".repeat(depth) + "a:").collect::<Vec<_>>().join("\n");
         assert_eq!(parse(&deep, 0).unwrap_err().code, Code::Budget);
         assert_eq!(parse(&"- \n".repeat(MAX_NODES + 1), 0).unwrap_err().code, Code::Budget);
     }
