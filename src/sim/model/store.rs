@@ -146,6 +146,19 @@ pub struct Owner {
     pub controller: bool,
 }
 
+/// Fields that one manager wrote last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manager {
+    /// Its name.
+    pub name: String,
+    /// Written through the `status` subresource.
+    pub status: bool,
+    /// When it last wrote.
+    pub at: Timestamp,
+    /// Paths of the fields, key by key.
+    pub paths: BTreeSet<Vec<String>>,
+}
+
 /// A deletion that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deleting {
@@ -166,6 +179,8 @@ pub struct Meta {
     pub finalizers: Vec<String>,
     /// Owner references.
     pub owners: Vec<Owner>,
+    /// Who wrote which field last; the HTTP front keeps it for custom resources.
+    pub managers: Vec<Manager>,
 }
 
 /// One object as stored.
