@@ -10,4 +10,5 @@ pub mod profile;
 pub mod report;
 pub mod rollout;
 pub mod sim;
+pub mod secret;
 pub mod world;

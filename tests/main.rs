@@ -1,3 +1,5 @@
 //! The single runner of all tests outside the library.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod git;

@@ -1,5 +1,16 @@
 //! The Git shell: fetches, reads and pushes over git2; decides nothing.
 
+mod commit;
+mod credentials;
+mod known_hosts;
+mod process_options;
+mod read;
+mod remote;
+mod store;
+pub mod url;
+
+pub use remote::{Git2Remote, GitOptions};
+
 use crate::{
     api::names::Oid,
     world::git::{NewCommit, StatusBranch, Tracked},

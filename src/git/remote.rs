@@ -1,0 +1,360 @@
+//! Git over libgit2: one remote repository and its clone.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use git2::{
+    AutotagOption, Direction, ErrorClass, ErrorCode, FetchOptions, Oid, ProxyOptions, PushOptions,
+    RemoteRedirect, Repository,
+};
+
+use super::{
+    GitError, Pushed, Remote, TrackedQuery, commit,
+    credentials::Credentials,
+    process_options,
+    read::{self, BlobCache},
+    store,
+    url::{Place, RemoteUrl},
+};
+use crate::world::git::{NewCommit, StatusBranch, Tracked};
+
+/// Bytes of the server's text that are kept while a push runs; the text is cut further for people.
+const MAX_SIDEBAND: usize = 4096;
+
+/// Where a repository is and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitOptions {
+    /// https or ssh; with `allow_local` also a local path or http on loopback.
+    pub url: String,
+    /// Folder of the bare clone, made when absent; it belongs to this repository and process alone.
+    pub clone_dir: PathBuf,
+    /// Folder with `username` and `password`, or `token`, or `ssh-privatekey` and `known_hosts`, and `ca.crt`.
+    pub credentials: Option<PathBuf>,
+    /// Whether local paths and http on loopback are allowed.
+    pub allow_local: bool,
+    /// Longest wait for a connection; the first repository opened sets it for the whole process.
+    pub connect_timeout: Duration,
+    /// Longest silence of a connection; the first repository opened sets it for the whole process.
+    pub read_timeout: Duration,
+}
+
+/// One remote repository with a bare clone as cache.
+///
+/// A clone that cannot be read is made anew from the remote; nothing that the remote does not have is lost with it,
+/// since the id of a commit is a function of its content.
+pub struct Git2Remote {
+    url: RemoteUrl,
+    dir: PathBuf,
+    credentials: Option<PathBuf>,
+    clone: Repository,
+    /// Branches asked for so far; each look brings all of them up to date.
+    branches: BTreeSet<String>,
+    tracked_blobs: BlobCache,
+    status_blobs: BlobCache,
+}
+
+/// How the server took a push.
+enum Answer {
+    Accepted,
+    /// The ref was not at the parent.
+    Stale,
+    Refused(String),
+    /// Unknown: the connection was lost, or something else went wrong once the ref had been compared.
+    Unclear(GitError),
+}
+
+impl Git2Remote {
+    /// Checks the URL and opens the clone, or makes an empty one; the network is not used.
+    pub fn open(options: GitOptions) -> Result<Self, GitError> {
+        let url = RemoteUrl::parse(&options.url, options.allow_local)?;
+        process_options::set_once(options.connect_timeout, options.read_timeout).map_err(GitError::Clone)?;
+        if let Some(certificates) = Credentials::certificates(options.credentials.as_deref()) {
+            process_options::trust(&certificates).map_err(|error| {
+                GitError::Unauthorised(format!("ca.crt cannot be used: {}", error.message()))
+            })?;
+        }
+        let dir = options.clone_dir;
+        let clone = store::open(&dir)
+            .or_else(|_| store::init_beside(&dir).and_then(|_| store::swap_in(&dir)))
+            .map_err(|error| in_clone(&error))?;
+        Ok(Self {
+            url,
+            dir,
+            credentials: options.credentials,
+            clone,
+            branches: BTreeSet::new(),
+            tracked_blobs: BlobCache::default(),
+            status_blobs: BlobCache::default(),
+        })
+    }
+
+    /// Brings all branches asked for so far, and this one, up to date.
+    fn sync(&mut self, branch: &str) -> Result<(), GitError> {
+        self.branches.insert(branch.to_owned());
+        let credentials = Credentials::read(self.credentials.as_deref())?;
+        if store::is_worn(&self.clone) {
+            return self.make_anew();
+        }
+        fetch(&self.clone, &self.url, &credentials, &self.branches)
+    }
+
+    /// Clones into a fresh folder and swaps it in; the old clone stays in place until that has worked.
+    fn make_anew(&mut self) -> Result<(), GitError> {
+        let credentials = Credentials::read(self.credentials.as_deref())?;
+        let fresh = store::init_beside(&self.dir).map_err(|error| in_clone(&error))?;
+        fetch(&fresh, &self.url, &credentials, &self.branches)?;
+        drop(fresh);
+        self.clone = store::swap_in(&self.dir).map_err(|error| in_clone(&error))?;
+        Ok(())
+    }
+
+    /// Runs a step, and once more with a new clone if the present one cannot be used.
+    fn healing<T>(&mut self, mut step: impl FnMut(&mut Self) -> Result<T, GitError>) -> Result<T, GitError> {
+        match step(self) {
+            Err(GitError::Clone(reason)) => {
+                tracing::warn!(clone = %self.dir.display(), reason, "making the clone anew");
+                self.make_anew()?;
+                step(self)
+            }
+            result => result,
+        }
+    }
+
+    fn tip(&self, branch: &str) -> Result<Option<Oid>, GitError> {
+        tip(&self.clone, branch).map_err(|error| in_clone(&error))
+    }
+
+    fn push_once(&mut self, new: &NewCommit) -> Result<Pushed, GitError> {
+        let parent = match &new.parent {
+            Some(id) => Some(Oid::from_str(id.as_str()).map_err(|error| in_clone(&error))?),
+            None => None,
+        };
+        if parent.is_some_and(|parent| self.clone.find_commit(parent).is_err()) {
+            self.sync(&new.branch)?;
+            if parent.is_some_and(|parent| self.clone.find_commit(parent).is_err()) {
+                return Ok(Pushed::Moved(self.tip(&new.branch)?.map(read::name)));
+            }
+        }
+        let ours = commit::write(&self.clone, new).map_err(|error| in_clone(&error))?;
+        let answer = match self.url.local_path() {
+            Some(path) => push_locally(path, new, parent, ours)?,
+            None => self.push_over_network(new, parent, ours)?,
+        };
+        if matches!(answer, Answer::Accepted) {
+            self.clone
+                .reference(&full(&new.branch), ours, true, "pushed")
+                .map_err(|error| in_clone(&error))?;
+            return Ok(Pushed::Done(read::name(ours)));
+        }
+        self.settle(&new.branch, parent, ours, answer)
+    }
+
+    /// Reads the ref again and decides by it, never by the server's words.
+    fn settle(
+        &mut self,
+        branch: &str,
+        parent: Option<Oid>,
+        ours: Oid,
+        answer: Answer,
+    ) -> Result<Pushed, GitError> {
+        match (self.sync(branch), &answer) {
+            (Err(_), Answer::Unclear(first)) => return Err(first.clone()),
+            (result, _) => result?,
+        }
+        let tip = self.tip(branch)?;
+        let contains = |tip: Oid| tip == ours || self.clone.graph_descendant_of(tip, ours).unwrap_or(false);
+        if tip.is_some_and(contains) {
+            return Ok(Pushed::Done(read::name(ours)));
+        }
+        match answer {
+            Answer::Refused(text) if tip == parent => Ok(Pushed::Refused(text)),
+            Answer::Unclear(error) if tip == parent => Err(error),
+            Answer::Accepted | Answer::Stale | Answer::Refused(_) | Answer::Unclear(_) => {
+                Ok(Pushed::Moved(tip.map(read::name)))
+            }
+        }
+    }
+
+    /// Pushes without force; the server compares the ref with the value it advertised, and so do we before sending.
+    fn push_over_network(&self, new: &NewCommit, parent: Option<Oid>, ours: Oid) -> Result<Answer, GitError> {
+        let credentials = Credentials::read(self.credentials.as_deref())?;
+        let stale = Cell::new(false);
+        let compared = Cell::new(false);
+        let verdict = RefCell::new(None);
+        let text = RefCell::new(Vec::new());
+        let mut remote = self.clone.remote_anonymous(self.url.as_str()).map_err(|error| in_clone(&error))?;
+        let mut callbacks = credentials.callbacks(&self.url);
+        callbacks.push_negotiation(|updates| {
+            compared.set(true);
+            if updates.iter().all(|update| update.src() == parent.unwrap_or(Oid::ZERO_SHA1)) {
+                return Ok(());
+            }
+            stale.set(true);
+            Err(git2::Error::new(ErrorCode::User, ErrorClass::Callback, "the branch moved"))
+        });
+        callbacks.push_update_reference(|_, status| {
+            *verdict.borrow_mut() = Some(status.map(str::to_owned));
+            Ok(())
+        });
+        callbacks.sideband_progress(|bytes| {
+            let mut text = text.borrow_mut();
+            let room = MAX_SIDEBAND.saturating_sub(text.len());
+            text.extend(bytes.iter().take(room));
+            true
+        });
+        let mut options = PushOptions::new();
+        options
+            .remote_callbacks(callbacks)
+            .proxy_options(proxy(&self.url))
+            .follow_redirects(RemoteRedirect::None);
+        let result = remote.push(&[format!("{ours}:{}", full(&new.branch))], Some(&mut options));
+        drop(options);
+        if stale.get() {
+            return Ok(Answer::Stale);
+        }
+        Ok(match (result, verdict.into_inner()) {
+            (Err(error), _) if compared.get() => Answer::Unclear(credentials.transfer_error(&error)),
+            (Err(error), _) => return Err(credentials.network_error(&error)),
+            (Ok(()), Some(None)) => Answer::Accepted,
+            (Ok(()), Some(Some(reason))) => {
+                let text = text.into_inner();
+                Answer::Refused(
+                    credentials.printable(&format!("{reason}: {}", String::from_utf8_lossy(&text))),
+                )
+            }
+            (Ok(()), None) => {
+                Answer::Unclear(GitError::Unreachable("the server did not say how the push ended".into()))
+            }
+        })
+    }
+}
+
+impl Remote for Git2Remote {
+    fn tracked(&mut self, query: &TrackedQuery) -> Result<Tracked, GitError> {
+        self.healing(|this| {
+            this.sync(&query.branch)?;
+            let head = this.tip(&query.branch)?;
+            read::tracked(&this.clone, &mut this.tracked_blobs, query, head).map_err(|error| in_clone(&error))
+        })
+    }
+
+    fn status(&mut self, branch: &str) -> Result<StatusBranch, GitError> {
+        self.healing(|this| {
+            if !this.branches.contains(branch) {
+                this.sync(branch)?;
+            }
+            let tip = this.tip(branch)?;
+            read::status(&this.clone, &mut this.status_blobs, tip).map_err(|error| in_clone(&error))
+        })
+    }
+
+    fn push(&mut self, commit: &NewCommit) -> Result<Pushed, GitError> {
+        self.branches.insert(commit.branch.clone());
+        self.healing(|this| this.push_once(commit))
+    }
+}
+
+/// Fetches what moved, in one connection, and forgets branches that are gone.
+fn fetch(
+    clone: &Repository,
+    url: &RemoteUrl,
+    credentials: &Credentials,
+    branches: &BTreeSet<String>,
+) -> Result<(), GitError> {
+    let mut remote = clone.remote_anonymous(url.as_str()).map_err(|error| in_clone(&error))?;
+    let mut connection = remote
+        .connect_auth(Direction::Fetch, Some(credentials.callbacks(url)), Some(proxy(url)))
+        .map_err(|error| credentials.network_error(&error))?;
+    let heads: BTreeMap<String, Oid> = connection
+        .list()
+        .map_err(|error| credentials.network_error(&error))?
+        .iter()
+        .map(|head| (head.name().to_owned(), head.oid()))
+        .collect();
+    let mut moved = Vec::new();
+    for name in branches.iter().map(|branch| full(branch)) {
+        if !git2::Reference::is_valid_name(&name) {
+            return Err(GitError::Clone(format!("{name} is not a valid branch")));
+        }
+        match heads.get(&name) {
+            Some(head) if clone.refname_to_id(&name) == Ok(*head) && clone.find_commit(*head).is_ok() => {}
+            Some(_) => moved.push(format!("+{name}:{name}")),
+            None => forget(clone, &name).map_err(|error| in_clone(&error))?,
+        }
+    }
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let mut options = FetchOptions::new();
+    options
+        .remote_callbacks(credentials.callbacks(url))
+        .proxy_options(proxy(url))
+        .follow_redirects(RemoteRedirect::None)
+        .download_tags(AutotagOption::None)
+        .update_fetchhead(false);
+    let fetched = connection.remote().fetch(&moved, Some(&mut options), None);
+    fetched.map_err(|error| credentials.transfer_error(&error))
+}
+
+fn forget(clone: &Repository, name: &str) -> Result<(), git2::Error> {
+    match clone.find_reference(name) {
+        Ok(mut reference) => reference.delete(),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the objects into a repository of this machine and moves the ref only if it is still at the parent; libgit2's
+/// own local push compares nothing.
+fn push_locally(path: &Path, new: &NewCommit, parent: Option<Oid>, ours: Oid) -> Result<Answer, GitError> {
+    let unreachable = |error: git2::Error| GitError::Unreachable(error.message().to_owned());
+    let remote = Repository::open(path).map_err(unreachable)?;
+    if tip(&remote, &new.branch).map_err(unreachable)? != parent {
+        return Ok(Answer::Stale);
+    }
+    if is_checked_out(&remote, &new.branch) {
+        return Ok(Answer::Refused("the branch is checked out in a work tree".into()));
+    }
+    commit::write(&remote, new).map_err(unreachable)?;
+    let expected = parent.unwrap_or(Oid::ZERO_SHA1);
+    match remote.reference_matching(&full(&new.branch), ours, true, expected, "push") {
+        Ok(_) => Ok(Answer::Accepted),
+        Err(error) => Ok(Answer::Unclear(unreachable(error))),
+    }
+}
+
+/// Moving such a branch would make the work tree look as if its files had been changed back.
+fn is_checked_out(remote: &Repository, branch: &str) -> bool {
+    let head = remote.find_reference("HEAD");
+    !remote.is_bare()
+        && head.is_ok_and(|head| head.symbolic_target().ok().flatten() == Some(full(branch).as_str()))
+}
+
+fn tip(repository: &Repository, branch: &str) -> Result<Option<Oid>, git2::Error> {
+    match repository.refname_to_id(&full(branch)) {
+        Ok(id) => Ok(Some(id)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn full(branch: &str) -> String {
+    format!("refs/heads/{branch}")
+}
+
+/// Proxies from the environment, for https only.
+fn proxy(url: &RemoteUrl) -> ProxyOptions<'static> {
+    let mut options = ProxyOptions::new();
+    if *url.place() == Place::Https {
+        options.auto();
+    }
+    options
+}
+
+fn in_clone(error: &git2::Error) -> GitError {
+    GitError::Clone(error.message().to_owned())
+}

@@ -1,0 +1,137 @@
+use std::fs;
+
+use trunkline::git::{Git2Remote, GitError, Pushed, Remote};
+
+use super::{
+    lab::{BOTH, Lab, Over, ids, read, writes},
+    server::{Behaviour, TOKEN},
+};
+
+#[test]
+fn a_url_that_is_not_allowed_is_refused_before_anything_is_done() {
+    let lab = Lab::new(Over::Path);
+    let secret = "https://bot:hunter2@git.example.com/a";
+    for url in ["-oProxyCommand=x", "git://h/a", secret, "http://git.example.com/a"] {
+        let options = trunkline::git::GitOptions { url: url.into(), ..lab.options("a") };
+        match Git2Remote::open(options).err() {
+            Some(GitError::UrlNotAllowed(text)) => assert!(!text.contains("hunter2"), "{text}"),
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+    let mut options = lab.options("a");
+    options.allow_local = false;
+    assert!(matches!(Git2Remote::open(options), Err(GitError::UrlNotAllowed(_))));
+    assert!(!lab.clones.path().join("a").exists());
+}
+
+#[test]
+fn a_wrong_token_is_offered_once_and_never_shown() {
+    let lab = Lab::new(Over::Http);
+    lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+    fs::write(lab.server.credentials().join("token"), "wrong-token-0815\n").unwrap();
+    let mut remote = lab.open("a");
+    match read(&mut remote, &[""], None) {
+        Err(GitError::Unauthorised(text)) => assert!(!text.contains("0815"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(lab.server.requests().len(), 2, "{:?}", lab.server.requests());
+    fs::write(lab.server.credentials().join("token"), TOKEN).unwrap();
+    read(&mut remote, &[""], None).unwrap();
+}
+
+#[test]
+fn a_server_that_fails_is_told_from_one_that_refuses() {
+    let lab = Lab::new(Over::Http);
+    let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+    let new = writes("main", Some(&c0), &[("a.yaml", "a: 1")]);
+    let mut remote = lab.open("a");
+    read(&mut remote, &[""], None).unwrap();
+    for (behaviour, refuses) in [
+        (Behaviour::Unauthorised, true),
+        (Behaviour::Forbidden, true),
+        (Behaviour::Unavailable, false),
+        (Behaviour::Away, false),
+    ] {
+        lab.server.behave(behaviour);
+        for error in [read(&mut remote, &[""], None).err(), remote.push(&new).err()] {
+            match error {
+                Some(GitError::Unauthorised(_)) if refuses => {}
+                Some(GitError::Unreachable(_)) if !refuses => {}
+                other => panic!("{behaviour:?}: {other:?}"),
+            }
+        }
+    }
+    lab.server.behave(Behaviour::Serve);
+    assert!(matches!(remote.push(&new), Ok(Pushed::Done(_))));
+}
+
+#[test]
+fn a_local_repository_that_is_away_is_unreachable() {
+    let lab = Lab::new(Over::Path);
+    let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+    let mut remote = lab.open("a");
+    read(&mut remote, &[""], None).unwrap();
+    fs::rename(lab.bare.path(), lab.clones.path().join("away")).unwrap();
+    assert!(matches!(read(&mut remote, &[""], None), Err(GitError::Unreachable(_))));
+    let pushed = remote.push(&writes("main", Some(&c0), &[("a.yaml", "a: 1")]));
+    assert!(matches!(pushed, Err(GitError::Unreachable(_))));
+}
+
+#[test]
+fn a_damaged_clone_is_made_anew() {
+    for over in BOTH {
+        let lab = Lab::new(over);
+        let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+        let c1 = lab.bare.commit("main", &[("a.yaml", "a: 1")]);
+        let dir = lab.clones.path().join("a");
+        read(&mut lab.open("a"), &[""], None).unwrap();
+
+        fs::remove_dir_all(dir.join("objects")).unwrap();
+        fs::create_dir_all(dir.join("objects/pack")).unwrap();
+        assert_eq!(ids(&read(&mut lab.open("a"), &[""], Some(&c0)).unwrap()), [c1.as_str()]);
+
+        fs::write(dir.join("HEAD"), "rubbish").unwrap();
+        fs::remove_dir_all(dir.join("refs")).unwrap();
+        assert_eq!(ids(&read(&mut lab.open("a"), &[""], Some(&c0)).unwrap()), [c1.as_str()]);
+
+        let mut running = lab.open("a");
+        fs::remove_dir_all(&dir).unwrap();
+        let c2 = lab.bare.commit("main", &[("a.yaml", "a: 2")]);
+        assert_eq!(ids(&read(&mut running, &[""], Some(&c1)).unwrap()), [c2.as_str()]);
+        assert!(matches!(
+            running.push(&writes("main", Some(&c2), &[("a.yaml", "a: 3")])),
+            Ok(Pushed::Done(_))
+        ));
+        let left: Vec<_> = fs::read_dir(lab.clones.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["a"]);
+    }
+}
+
+#[test]
+fn locks_of_a_killed_process_do_not_block() {
+    for over in BOTH {
+        let lab = Lab::new(over);
+        lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+        let dir = lab.clones.path().join("a");
+        drop(lab.open("a"));
+        for lock in ["refs/heads/main.lock", "packed-refs.lock", "config.lock", "HEAD.lock"] {
+            fs::create_dir_all(dir.join("refs/heads")).unwrap();
+            fs::write(dir.join(lock), "").unwrap();
+        }
+        let mut remote = lab.open("a");
+        read(&mut remote, &[""], None).unwrap();
+        let c1 = lab.bare.commit("main", &[("a.yaml", "a: 1")]);
+        fs::write(dir.join("refs/heads/main.lock"), "").unwrap();
+        assert_eq!(read(&mut remote, &[""], None).unwrap().head.unwrap().as_str(), c1);
+    }
+}
+
+#[test]
+fn neither_hooks_nor_settings_of_the_machine_come_into_a_clone() {
+    let lab = Lab::new(Over::Path);
+    drop(lab.open("a"));
+    let hooks = fs::read_dir(lab.clones.path().join("a/hooks")).unwrap();
+    let active: Vec<_> = hooks.map(|e| e.unwrap().path()).filter(|p| p.extension().is_none()).collect();
+    assert_eq!(active, Vec::<std::path::PathBuf>::new());
+    assert!(!lab.clones.path().join("a/index").exists());
+}
