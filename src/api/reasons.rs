@@ -91,6 +91,8 @@ reasons! {
     VersionUnreadable,
     /// A container of the live template is neither covered nor ignored by the profile.
     ContainerNotCovered,
+    /// The live template lacks a container that the profile needs.
+    ContainerMissing,
     /// The API server refused the patch in a dry run.
     DryRunRefused,
     /// The saved template is larger than a status may hold.

@@ -1,6 +1,7 @@
 //! Bytes to declarations and diagnostics.
 
 mod diagnostic;
+mod nearest;
 pub mod source;
 pub mod tree;
 pub mod wish;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
+pub use nearest::nearest;
 
 use crate::api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash};
 

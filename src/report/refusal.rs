@@ -29,6 +29,7 @@ pub fn refusal(why: &Refusal) -> String {
         ),
         Refusal::VersionUnreadable { text, expected } => unreadable(text, expected),
         Refusal::ContainerNotCovered { containers, profile } => not_covered(containers, profile),
+        Refusal::ContainerMissing { containers, profile } => container_missing(containers, profile),
         Refusal::DryRunRefused { message } => {
             format!("The API server refused the template in a dry run: {}. {DRY_RUN}", quoted(message))
         }
@@ -90,6 +91,15 @@ fn not_covered(containers: &BTreeMap<String, String>, profile: &str) -> String {
         "The live template has containers that profile {} neither covers nor ignores: {list}. Add them to \
          the profile, or take them out of the DaemonSet.",
         line(profile, NAME)
+    )
+}
+
+fn container_missing(containers: &[String], profile: &str) -> String {
+    format!(
+        "The live template lacks containers that profile {} needs: {}. Put them back, or set `provider` to the \
+         profile that fits.",
+        line(profile, NAME),
+        names(containers.iter().cloned())
     )
 }
 

@@ -282,6 +282,13 @@ pub enum Refusal {
         /// Profile.
         profile: String,
     },
+    /// The live template lacks containers that the profile needs.
+    ContainerMissing {
+        /// Names, init containers with prefix `init:`.
+        containers: Vec<String>,
+        /// Profile.
+        profile: String,
+    },
     /// The API server refused the patch.
     DryRunRefused {
         /// Its text.
@@ -344,6 +351,7 @@ impl Refusal {
             Self::Downgrade { .. } => Reason::Downgrade,
             Self::VersionUnreadable { .. } => Reason::VersionUnreadable,
             Self::ContainerNotCovered { .. } => Reason::ContainerNotCovered,
+            Self::ContainerMissing { .. } => Reason::ContainerMissing,
             Self::DryRunRefused { .. } => Reason::DryRunRefused,
             Self::TemplateTooLarge { .. } => Reason::TemplateTooLarge,
             Self::TimeoutTooShort { .. } => Reason::TimeoutTooShort,
