@@ -7,14 +7,17 @@ pub mod tree;
 pub mod wish;
 pub mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use nearest::nearest;
 
-use crate::api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash};
+use crate::{
+    api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash},
+    world::git::Files,
+};
 
 /// A typed, checked manifest.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,4 +51,23 @@ pub enum Spec {
     Cni(Box<CniUpgradeSpec>),
     /// Of a `ServiceUpgrade`.
     Service(Box<ServiceUpgradeSpec>),
+}
+
+/// All that a set of files declares.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// Usable declarations.
+    pub declarations: BTreeMap<ClaimKey, Declaration>,
+    /// Keys that are there but not usable: invalid, or in two places.
+    pub held: BTreeSet<ClaimKey>,
+    /// Files with a diagnostic that hides which key stands there.
+    pub hiding: BTreeSet<String>,
+    /// What is wrong, and where.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads all files together; `known` are files in which declarations stood before.
+pub fn read(files: &Files, known: &BTreeSet<String>) -> Reading {
+    let _ = (files, known);
+    Reading::default()
 }

@@ -12,7 +12,7 @@ use crate::{
     api::{
         ClaimKey,
         names::{AttemptId, Digest, Oid, RepoName, WishHash},
-        status::Outcome,
+        status::{AttemptKind, Outcome},
     },
     manifest::{Diagnostic, wish::Wish},
     world::Target,
@@ -183,6 +183,9 @@ pub struct AttemptEntry {
     pub id: AttemptId,
     /// Its number.
     pub number: i64,
+    /// Forward or return.
+    #[serde(default)]
+    pub kind: AttemptKind,
     /// Object it belonged to.
     pub claim: ClaimKey,
     /// Its wish.
@@ -301,6 +304,15 @@ impl Ledger {
     pub fn in_force(&self, target: &Target) -> Option<(&ClaimKey, &ObjectEntry)> {
         let claim = self.targets.get(target)?.in_force.as_ref()?;
         self.objects.get_key_value(claim)
+    }
+
+    /// The newest attempt of an object.
+    pub fn last_attempt(&self, claim: &ClaimKey) -> Option<&AttemptEntry> {
+        self.targets
+            .values()
+            .flat_map(|target| &target.attempts)
+            .filter(|attempt| attempt.claim == *claim)
+            .max_by_key(|attempt| attempt.started_at)
     }
 
     /// Whether a retry token was not used yet on a target.

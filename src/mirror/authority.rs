@@ -1,0 +1,207 @@
+//! Which declaration acts for each target, and how the others stand.
+//!
+//! What is in force stays so as long as it is declared, and while its removal returns. Otherwise exactly one
+//! candidate comes into force; several are `Ambiguous`. A declaration at first contact is a candidate only if it is
+//! what runs, so that thirty old manifests start nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    MirrorCase, attempts, claims,
+    ledger::{Ledger, ObjectEntry, Standing, TargetEntry, WishEntry},
+    readings::Readings,
+};
+use crate::{
+    api::ClaimKey,
+    config::FirstContact,
+    manifest::wish::{Wish, normalise},
+    profile,
+    rollout::waiting::Refusal,
+    world::{ClaimStatus, Target},
+};
+
+/// Most wishes remembered per target.
+const WISHES: usize = 50;
+/// Most bytes of a wish as written.
+const WRITTEN: usize = 4096;
+
+/// Resolves every object's target anew; what was known under an unresolved target moves along.
+pub(super) fn resolve(ledger: &mut Ledger, case: &MirrorCase<'_>) {
+    let moves: Vec<(ClaimKey, Target)> = ledger
+        .objects
+        .iter()
+        .map(|(key, entry)| (key.clone(), target_of(ledger, case, key, entry)))
+        .collect();
+    for (key, target) in moves {
+        let Some(entry) = ledger.objects.get_mut(&key) else { continue };
+        let left = std::mem::replace(&mut entry.target, target.clone());
+        if left == target {
+            continue;
+        }
+        if let Target::Unresolved(_) = left
+            && let Some(mut known) = ledger.targets.remove(&left)
+        {
+            let now = ledger.targets.entry(target).or_default();
+            for wish in known.wishes.drain(..) {
+                attempts::push(&mut now.wishes, wish, WISHES);
+            }
+        }
+    }
+}
+
+fn target_of(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey, entry: &ObjectEntry) -> Target {
+    let provider = match (&entry.wished, &key.namespace) {
+        (Wish::Cni { provider, .. }, _) => provider.as_deref(),
+        (Wish::Service { service_name, .. }, Some(namespace)) => {
+            return Target::Service(namespace.clone(), service_name.clone());
+        }
+        (Wish::Service { .. }, None) => return Target::Unresolved(key.clone()),
+    };
+    let resolved = matches!(entry.target, Target::Agent(_));
+    if resolved && claims::unfinished(ledger, case, key) {
+        return entry.target.clone();
+    }
+    match profile::resolve(case.profiles, case.world, provider) {
+        Ok((_, agent)) => Target::Agent(agent),
+        Err(Refusal::ProviderUnknown { .. }) => Target::Unresolved(key.clone()),
+        Err(_) if resolved => entry.target.clone(),
+        Err(_) => Target::Unresolved(key.clone()),
+    }
+}
+
+/// Appends new wishes to their targets, in the order in which they were accepted.
+pub(super) fn append(ledger: &mut Ledger, readings: &Readings, brought: &[ClaimKey]) {
+    for key in brought {
+        let (Some(entry), Some(declaration)) = (ledger.objects.get(key), readings.head.declarations.get(key))
+        else {
+            continue;
+        };
+        let bytes: usize = declaration.written.values().map(String::len).sum();
+        let wish = WishEntry {
+            wish: entry.wish.clone(),
+            wished: entry.wished.clone(),
+            claim: key.clone(),
+            introduced: entry.introduced.clone(),
+            written: if bytes > WRITTEN { BTreeMap::new() } else { declaration.written.clone() },
+        };
+        let target = ledger.targets.entry(entry.target.clone()).or_default();
+        attempts::push(&mut target.wishes, wish, WISHES);
+    }
+}
+
+/// A wish that our own custom resource was acting on before the ledger was lost is no first contact.
+pub(super) fn recognise(ledger: &mut Ledger, case: &MirrorCase<'_>, brought: &[ClaimKey]) {
+    for key in brought {
+        let (Some(entry), Some(seen)) = (ledger.objects.get_mut(key), case.world.claims.get(key)) else {
+            continue;
+        };
+        if let ClaimStatus::Cni(status) = &seen.is.status
+            && claims::of_repository(&seen.is, &case.repo.name)
+            && status.attempt.as_ref().is_some_and(|attempt| attempt.wish == entry.wish)
+        {
+            entry.first_contact = false;
+        }
+    }
+}
+
+/// Settles what is in force for every target, and the standing of every object.
+pub(super) fn settle(ledger: &mut Ledger, case: &MirrorCase<'_>) {
+    let mut members: BTreeMap<Target, BTreeSet<ClaimKey>> = BTreeMap::new();
+    for target in ledger.targets.keys() {
+        members.entry(target.clone()).or_default();
+    }
+    for (key, entry) in &ledger.objects {
+        members.entry(entry.target.clone()).or_default().insert(key.clone());
+    }
+    for (target, members) in members {
+        if members.is_empty() && matches!(target, Target::Unresolved(_)) {
+            ledger.targets.remove(&target);
+            continue;
+        }
+        let known = ledger.targets.entry(target.clone()).or_default();
+        known.in_force = in_force(known, &ledger.objects, &members, case);
+        let standings = standings(known.in_force.as_ref(), &ledger.objects, &members, case);
+        for (key, standing) in standings {
+            if let Some(entry) = ledger.objects.get_mut(&key) {
+                entry.standing = standing;
+            }
+        }
+    }
+}
+
+fn waits(entry: &ObjectEntry, case: &MirrorCase<'_>) -> bool {
+    entry.first_contact && case.repo.first_contact == FirstContact::Hold
+}
+
+fn in_force(
+    known: &TargetEntry,
+    objects: &BTreeMap<ClaimKey, ObjectEntry>,
+    members: &BTreeSet<ClaimKey>,
+    case: &MirrorCase<'_>,
+) -> Option<ClaimKey> {
+    if let Some(current) = &known.in_force
+        && members.contains(current)
+    {
+        return Some(current.clone());
+    }
+    let declared = || {
+        members
+            .iter()
+            .filter_map(|key| objects.get_key_value(key))
+            .filter(|(_, entry)| entry.removed.is_none())
+    };
+    let newcomers = declared().any(|(_, entry)| !entry.first_contact);
+    if !newcomers && let Some(adopted) = only(declared().filter(|(_, entry)| runs(entry, case))) {
+        return Some(adopted.clone());
+    }
+    only(declared().filter(|(_, entry)| !waits(entry, case))).cloned()
+}
+
+/// The one and only, if there is exactly one.
+fn only<'a>(mut of: impl Iterator<Item = (&'a ClaimKey, &'a ObjectEntry)>) -> Option<&'a ClaimKey> {
+    match (of.next(), of.next()) {
+        (Some((key, _)), None) => Some(key),
+        (Some(_), Some(_)) | (None, _) => None,
+    }
+}
+
+fn standings(
+    in_force: Option<&ClaimKey>,
+    objects: &BTreeMap<ClaimKey, ObjectEntry>,
+    members: &BTreeSet<ClaimKey>,
+    case: &MirrorCase<'_>,
+) -> Vec<(ClaimKey, Standing)> {
+    let competes = |key: &&ClaimKey| {
+        objects
+            .get(*key)
+            .is_some_and(|entry| entry.removed.is_none() && (!waits(entry, case) || in_force == Some(*key)))
+    };
+    let standing = |key: &ClaimKey, entry: &ObjectEntry| match in_force {
+        Some(acting) if acting == key => Standing::InForce,
+        Some(acting) if entry.first_contact => Standing::Superseded { by: acting.clone() },
+        None if waits(entry, case) => Standing::FirstContact,
+        Some(_) | None => Standing::Ambiguous {
+            others: members.iter().filter(|other| *other != key).filter(competes).cloned().collect(),
+        },
+    };
+    members
+        .iter()
+        .filter_map(|key| objects.get(key).map(|entry| (key.clone(), standing(key, entry))))
+        .collect()
+}
+
+/// Whether the wish of an object is what runs: the live template and every pod of it.
+fn runs(entry: &ObjectEntry, case: &MirrorCase<'_>) -> bool {
+    let Wish::Cni { provider, target_version, .. } = &entry.wished else { return false };
+    let Ok((profile, key)) = profile::resolve(case.profiles, case.world, provider.as_deref()) else {
+        return false;
+    };
+    let Some(agent) = case.world.agents.get(&key) else { return false };
+    let template = profile.images(&agent.is.template.raw, target_version);
+    let template_runs =
+        template.is_ok_and(|images| !images.is_empty() && images.iter().all(|image| image.from == image.to));
+    template_runs
+        && case.world.pods_of(&agent.uid).filter(|(_, pod)| !pod.is.deleting).all(|(_, pod)| {
+            profile.version(&pod.is.images).is_some_and(|version| normalise(&version) == *target_version)
+        })
+}

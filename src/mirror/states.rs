@@ -1,0 +1,94 @@
+//! What the ledger says of the repository as a whole: states with their way out, and diagnostics.
+
+use jiff::Timestamp;
+
+use super::{
+    accept::{Accepted, Held},
+    ledger::{Ledger, RepoState},
+    readings::Readings,
+};
+use crate::{
+    api::reasons::Reason,
+    config::Repository,
+    manifest::{Code, Diagnostic, Severity},
+    world::git::GitSeen,
+};
+
+/// Most diagnostics in the ledger; the others are counted.
+const DIAGNOSTICS: usize = 100;
+
+/// States as they are now; one that was there before keeps its `since`.
+pub(super) fn states(
+    known: &[RepoState],
+    repo: &Repository,
+    seen: Option<&GitSeen>,
+    held: Option<&Held>,
+    now: Timestamp,
+) -> Vec<RepoState> {
+    let mut states = Vec::new();
+    let mut add = |reason: Reason, message: String, since: Timestamp| {
+        let before = known.iter().find(|state| state.reason == reason.as_str() && state.message == message);
+        let since = before.map_or(since, |state| state.since.min(since));
+        states.push(RepoState { reason: reason.as_str().to_owned(), message, since });
+    };
+    if let Some(message) = held.and_then(|held| rewritten(held, repo)) {
+        add(Reason::HistoryRewritten, message, now);
+    }
+    if let Some(trouble) = seen.and_then(|seen| seen.trouble.as_ref()) {
+        let message = format!(
+            "Repository {} cannot be read: {}. Rollouts go on with the last accepted revision, and nothing is \
+             removed; it is tried again.",
+            repo.name, trouble.message
+        );
+        add(Reason::Unreachable, message, trouble.since);
+    }
+    for refused in seen.iter().flat_map(|seen| seen.refused.values()) {
+        let message = format!("The server refused the push of {}: {}", refused.what, refused.message);
+        add(Reason::PushRefused, message, refused.at);
+    }
+    states
+}
+
+fn rewritten(held: &Held, repo: &Repository) -> Option<String> {
+    let branch = &repo.branch;
+    match held {
+        Held::Unread | Held::Stale => None,
+        Held::Rewritten { accepted, head } => Some(format!(
+            "Branch {branch} is at {head}, which does not descend from {accepted}, the last accepted revision. \
+             Running attempts go on; nothing new is mirrored and nothing is written to {branch}. To go on, push a \
+             history that contains {accepted} again, for example a merge of both heads."
+        )),
+        Held::BranchGone { accepted } => Some(format!(
+            "Branch {branch} does not exist any more; the last accepted revision is {accepted}. Running attempts \
+             go on; nothing new is mirrored and nothing is removed. To go on, push {accepted} or a descendant of \
+             it to {branch} again."
+        )),
+    }
+}
+
+/// Replaces the diagnostics by those of the accepted revision.
+pub(super) fn diagnose(ledger: &mut Ledger, accepted: &Accepted<'_>, readings: &Readings) {
+    let missing = accepted.missing.iter().filter(|path| !ledger.used_paths.contains(*path)).map(|path| {
+        skipped(path, "this path is configured, but the branch does not have it", "add manifests under it")
+    });
+    let entries = accepted.skipped.iter().map(|(path, why)| {
+        skipped(path, &format!("skipped: {why}"), "only plain files within the limits are read")
+    });
+    let all: Vec<Diagnostic> =
+        readings.head.diagnostics.iter().cloned().chain(missing).chain(entries).collect();
+    ledger.more_diagnostics = u32::try_from(all.len().saturating_sub(DIAGNOSTICS)).unwrap_or(u32::MAX);
+    ledger.diagnostics = all.into_iter().take(DIAGNOSTICS).collect();
+}
+
+fn skipped(path: &str, message: &str, help: &str) -> Diagnostic {
+    Diagnostic {
+        path: path.to_owned(),
+        line: 0,
+        column: 0,
+        severity: Severity::Warning,
+        code: Code::Skipped,
+        message: message.to_owned(),
+        snippet: String::new(),
+        help: help.to_owned(),
+    }
+}
