@@ -227,7 +227,15 @@ impl World {
             }
             Observation::Listed(feed, object) | Observation::Changed(feed, object) => {
                 if let Some(seen) = self.listing.get_mut(&feed) {
-                    seen.insert(object.id.clone());
+                    seen.insert(match &object.id {
+                        // All stores live in one namespace, so `known` tells them by name alone.
+                        ObjectId::Store(_, name) => ObjectId::Store(String::new(), name.clone()),
+                        id @ (ObjectId::Node(_)
+                        | ObjectId::Pod(_)
+                        | ObjectId::Agent(_)
+                        | ObjectId::Revision(..)
+                        | ObjectId::Claim(_)) => id.clone(),
+                    });
                 }
                 self.see(*object, now)
             }

@@ -1,0 +1,355 @@
+//! The engine: one task owns the world, takes due keys, lets the pure core decide, writes statuses first and then
+//! starts effects.
+//!
+//! Guarantees: one `EffectId` never runs twice at once; an effect starts only when the status that records it was
+//! accepted, and only if the latest pass of its key still wants it; results are observed, never assumed; dropping the
+//! engine at any await point is like killing the process. Limits: at most `WRITES` cluster writes at once.
+
+mod git;
+mod pass;
+mod queue;
+mod rest;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::{JoinError, JoinSet},
+};
+
+pub use git::Threads;
+pub use queue::{Queue, SPACING};
+
+use crate::{
+    api::names::{REPOSITORY, REQUESTED_AT, RepoName},
+    clock::{Clock, later},
+    config::Config,
+    dice::Dice,
+    git::Remote,
+    observe::Observer,
+    perform::{self, GitPort, Permit},
+    profile::Profile,
+    rollout::effect::{Effect, EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
+    world::{Feed, FeedHealth, Key, Observation, Shape, World},
+};
+use git::{Ears, Since, Worker};
+use pass::Halted;
+use rest::Rests;
+
+/// Most cluster writes at once.
+const WRITES: usize = 64;
+/// Observations taken in before the next pass.
+const BATCH: usize = 512;
+/// How long one effect may take.
+const EFFECT_LIMIT: Duration = Duration::from_secs(30);
+/// How long running effects are waited for at the end.
+const FAREWELL: Duration = Duration::from_secs(20);
+/// The only leader until there is a lease.
+const EPOCH: i64 = 1;
+
+/// What the engine works with.
+pub struct Ports {
+    /// The cluster; its client retries nothing by itself.
+    pub kube: kube::Client,
+    /// Repositories by name.
+    pub remotes: BTreeMap<RepoName, Box<dyn Remote>>,
+    /// Where Git's blocking calls run.
+    pub threads: Threads,
+    /// Time.
+    pub clock: Clock,
+    /// Jitter.
+    pub dice: Dice,
+}
+
+type Finished = (EffectId, Effect, EffectOutcome, Vec<Observation>);
+
+/// What tells a repository's worker something.
+struct Bell {
+    since: watch::Sender<Since>,
+    asked: Arc<Notify>,
+}
+
+/// Statuses of one pass that are being written.
+struct Writing {
+    left: BTreeSet<EffectId>,
+    failed: bool,
+    effects: BTreeMap<EffectId, Effect>,
+}
+
+/// The engine.
+pub struct Engine {
+    world: World,
+    profiles: Vec<Profile>,
+    config: Config,
+    clock: Clock,
+    dice: Dice,
+    queue: Queue<Key>,
+    last: Timestamp,
+    /// Effects of the latest pass of each key that have not started.
+    wanted: BTreeMap<EffectId, Effect>,
+    running: BTreeSet<EffectId>,
+    /// Keys whose statuses are being written; no pass of theirs runs meanwhile.
+    writing: BTreeMap<Key, Writing>,
+    /// Effects whose intents the accepted statuses hold.
+    covered: BTreeMap<Key, BTreeMap<EffectId, Effect>>,
+    rests: Rests,
+    halted: Halted,
+    told: BTreeMap<Key, Vec<String>>,
+    requested: BTreeMap<String, String>,
+    seen: mpsc::Receiver<Observation>,
+    out: mpsc::Sender<Observation>,
+    bells: BTreeMap<RepoName, Bell>,
+    ports: perform::Ports,
+    remotes: BTreeMap<RepoName, Box<dyn Remote>>,
+    threads: Threads,
+    /// Feeds and Git workers; they end with the engine.
+    sources: JoinSet<()>,
+    tasks: JoinSet<Finished>,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    pub fn new(config: Config, profiles: Vec<Profile>, ports: Ports) -> Self {
+        let (out, seen) = mpsc::channel(BATCH * 4);
+        let Ports { kube, remotes, threads, clock, dice } = ports;
+        let effects =
+            perform::Ports { kube, namespace: config.namespace.clone(), git: BTreeMap::new(), clock };
+        Self {
+            world: World::default(),
+            profiles,
+            clock,
+            dice,
+            queue: Queue::default(),
+            last: clock.now(),
+            wanted: BTreeMap::new(),
+            running: BTreeSet::new(),
+            writing: BTreeMap::new(),
+            covered: BTreeMap::new(),
+            rests: Rests::default(),
+            halted: Halted::default(),
+            told: BTreeMap::new(),
+            requested: BTreeMap::new(),
+            seen,
+            out,
+            bells: BTreeMap::new(),
+            ports: effects,
+            remotes,
+            threads,
+            sources: JoinSet::new(),
+            tasks: JoinSet::new(),
+            config,
+        }
+    }
+
+    /// Runs until `stop` ends; then waits for running effects, but not for long.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> std::io::Result<()> {
+        self.start_sources()?;
+        futures::pin_mut!(stop);
+        loop {
+            self.work();
+            let (clock, due) = (self.clock, self.queue.next_due());
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(finished) = self.tasks.join_next() => self.finish(finished),
+                Some(observation) = self.seen.recv() => self.take_in(observation),
+                () = clock.sleep_until(due.unwrap_or(Timestamp::MAX)), if due.is_some() => {}
+            }
+        }
+        self.part().await;
+        Ok(())
+    }
+
+    fn start_sources(&mut self) -> std::io::Result<()> {
+        for feed in Feed::ALL {
+            let observer = Observer {
+                feed,
+                kube: self.ports.kube.clone(),
+                namespace: self.config.namespace.clone(),
+                clock: self.clock,
+                dice: self.dice.fork(),
+                out: self.out.clone(),
+            };
+            self.sources.spawn(observer.run());
+        }
+        let mut remotes = std::mem::take(&mut self.remotes);
+        for repository in &self.config.repositories {
+            let Some(remote) = remotes.remove(&repository.name) else { continue };
+            let (port, pushes) = GitPort::new();
+            let (since, since_seen) = watch::channel(Since::Unknown);
+            let asked = Arc::new(Notify::new());
+            let time = (self.clock, self.dice.fork());
+            let worker =
+                Worker::new(repository.clone(), &self.config, remote, self.threads, time, self.out.clone())?;
+            self.sources.spawn(worker.run(Ears { pushes, since: since_seen, asked: Arc::clone(&asked) }));
+            self.ports.git.insert(repository.name.clone(), port);
+            self.bells.insert(repository.name.clone(), Bell { since, asked });
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, first: Observation) {
+        self.apply(first);
+        for _ in 1..BATCH {
+            let Ok(next) = self.seen.try_recv() else { break };
+            self.apply(next);
+        }
+        self.tell_workers();
+    }
+
+    fn apply(&mut self, observation: Observation) {
+        let now = self.clock.now();
+        self.hear_requests(&observation);
+        for key in self.world.apply(observation, now) {
+            self.queue.hurry(key, now);
+        }
+    }
+
+    /// "Look now" on a custom resource: the worker of its repository, or every one.
+    fn hear_requests(&mut self, observation: &Observation) {
+        let (Observation::Listed(_, object) | Observation::Changed(_, object)) = observation else { return };
+        let Shape::Claim(claim) = &object.shape else { return };
+        let Some(asked) = claim.annotations.get(REQUESTED_AT) else { return };
+        let before = self.requested.insert(object.uid.to_string(), asked.clone());
+        if before.as_ref() == Some(asked) {
+            return;
+        }
+        let repo = claim.annotations.get(REPOSITORY).map(RepoName::new);
+        for (name, bell) in &self.bells {
+            if repo.as_ref().is_none_or(|repo| repo == name) {
+                bell.asked.notify_one();
+            }
+        }
+    }
+
+    /// Tells the workers the accepted revisions, once the ledgers are listed.
+    fn tell_workers(&self) {
+        if !matches!(self.world.feeds.get(&Feed::Stores), Some(FeedHealth::Live(_))) {
+            return;
+        }
+        for (repo, bell) in &self.bells {
+            let since = match self.world.ledgers.get(repo).map(|seen| &seen.is) {
+                None => Since::Accepted(None),
+                Some(Ok(ledger)) => Since::Accepted(ledger.accepted.clone()),
+                // What was accepted cannot be told: go on from where the worker is.
+                Some(Err(_)) => continue,
+            };
+            bell.since.send_if_modified(|held| {
+                let changed = *held != since;
+                if changed {
+                    *held = since;
+                }
+                changed
+            });
+        }
+    }
+
+    /// Runs every due pass and starts what may start.
+    fn work(&mut self) {
+        let now = self.clock.now();
+        if now < self.last {
+            self.queue.hurry_all(now);
+        }
+        self.last = now;
+        while let Some(key) = self.queue.take(now) {
+            self.pass(&key, now);
+        }
+        self.start_wanted(now);
+    }
+
+    fn start_wanted(&mut self, now: Timestamp) {
+        let mut starting = Vec::new();
+        for (id, effect) in &self.wanted {
+            if self.running.contains(id) {
+                continue;
+            }
+            if let Some(until) = self.rests.until(id, effect, now) {
+                self.queue.after(id.key.clone(), until);
+            } else if self.cluster_writes() + starting.len() < WRITES || is_push(id) {
+                starting.push(id.clone());
+            }
+        }
+        for id in starting {
+            if let Some(effect) = self.wanted.remove(&id) {
+                self.start(id, effect, now);
+            }
+        }
+    }
+
+    fn cluster_writes(&self) -> usize {
+        self.running.iter().filter(|id| !is_push(id)).count()
+    }
+
+    fn start(&mut self, id: EffectId, effect: Effect, now: Timestamp) {
+        let permit = Permit { epoch: EPOCH, until: later(now, EFFECT_LIMIT) };
+        tracing::debug!(effect = %id, "starts");
+        self.running.insert(id.clone());
+        let ports = self.ports.clone();
+        self.tasks.spawn(async move {
+            let (outcome, seen) = perform::perform(&effect, permit, &ports).await;
+            (id, effect, outcome, seen)
+        });
+    }
+
+    fn finish(&mut self, finished: Result<Finished, JoinError>) {
+        let (id, effect, outcome, seen) = match finished {
+            Ok(finished) => finished,
+            // Only a panic in an effect ends here; its id stays taken, so it is not tried again.
+            Err(error) => return tracing::error!(%error, "an effect ended unexpectedly"),
+        };
+        let now = self.clock.now();
+        self.running.remove(&id);
+        for observation in seen {
+            self.apply(observation);
+        }
+        match &outcome {
+            EffectOutcome::Done | EffectOutcome::Moot => {
+                tracing::debug!(effect = %id, ?outcome, "ended");
+                self.apply(Observation::Accepted(id.clone()));
+            }
+            EffectOutcome::Rejected(no) => self.rejected(&id, no.clone()),
+            EffectOutcome::Unknown(why) => {
+                let message = format!("nobody knows whether it was done: {why}");
+                self.rejected(&id, Rejection { kind: RejectionKind::Unavailable, message });
+            }
+        }
+        self.tell_workers();
+        let written = matches!(outcome, EffectOutcome::Done);
+        self.rests.note(id.clone(), effect, &outcome, now, &mut self.dice);
+        if id.step == StepName::WriteStatus {
+            self.status_ended(&id, written);
+        }
+        self.queue.hurry(id.key, now);
+    }
+
+    fn rejected(&mut self, id: &EffectId, no: Rejection) {
+        if no.kind == RejectionKind::Conflict {
+            tracing::debug!(effect = %id, message = no.message, "conflict; looking again");
+        } else {
+            tracing::warn!(effect = %id, kind = ?no.kind, message = no.message, "rejected");
+        }
+        self.apply(Observation::Rejected(id.clone(), no));
+    }
+
+    /// Ends well: nothing new starts, running effects may finish.
+    async fn part(&mut self) {
+        self.sources.abort_all();
+        let deadline = later(self.clock.now(), FAREWELL);
+        let clock = self.clock;
+        let tasks = &mut self.tasks;
+        let drained = clock.before(deadline, async { while tasks.join_next().await.is_some() {} }).await;
+        if drained.is_none() {
+            tracing::warn!(left = self.tasks.len(), "effects were still running at the end");
+        }
+    }
+}
+
+const fn is_push(id: &EffectId) -> bool {
+    matches!(id.step, StepName::PushStatus | StepName::PushRollback)
+}

@@ -1,0 +1,139 @@
+//! One pass of one key: decide, write statuses first, keep what may start.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use jiff::Timestamp;
+
+use super::{EPOCH, Engine, Writing};
+use crate::{
+    clock::later,
+    rollout::{
+        self, Case, Decision, Now,
+        effect::{Effect, EffectId, StatusWrite, StepName},
+    },
+    world::{Key, Target},
+};
+
+/// Keys whose decision panicked: they stay as they are until the process is started again.
+pub(super) type Halted = BTreeMap<Key, String>;
+
+impl Engine {
+    pub(super) fn pass(&mut self, key: &Key, now: Timestamp) {
+        // The end of the status writes makes the key due again.
+        if self.writing.contains_key(key) || self.halted.contains_key(key) {
+            return;
+        }
+        let decision = match self.decide(key, now) {
+            Ok(decision) => decision,
+            Err(why) => {
+                tracing::error!(
+                    ?key,
+                    why,
+                    "the decision failed; this target is halted, everything else goes on"
+                );
+                self.halted.insert(key.clone(), why);
+                Decision::default()
+            }
+        };
+        if let Some(recheck) = decision.recheck {
+            self.queue.after(key.clone(), later(now, recheck));
+        }
+        self.log(key, &decision);
+        let Decision { statuses, effects, .. } = decision;
+        let covered = self.covered.remove(key).unwrap_or_default();
+        self.wanted.retain(|id, _| id.key != *key);
+        if statuses.is_empty() {
+            self.wanted.extend(effects);
+        } else {
+            // Intents of new effects are not stored yet; those of the pass before are.
+            let stored = effects.iter().filter(|(id, effect)| covered.get(*id) == Some(*effect));
+            self.wanted.extend(stored.map(|(id, effect)| (id.clone(), effect.clone())));
+            self.write_statuses(key, statuses, effects, now);
+        }
+    }
+
+    fn decide(&self, key: &Key, now: Timestamp) -> Result<Decision, String> {
+        let now = Now { at: now, epoch: EPOCH };
+        let case =
+            |target| Case { target, world: &self.world, profiles: &self.profiles, config: &self.config };
+        // The core is total; this is the last line of defence, so that one target cannot take the others along.
+        catch_unwind(AssertUnwindSafe(|| match key {
+            Key::Rollout(target) => rollout::decide(&case(target), now),
+            Key::Mirror(_) | Key::Publish(_) => Decision::default(),
+        }))
+        .map_err(|panic| text(&*panic))
+    }
+
+    fn write_statuses(
+        &mut self,
+        key: &Key,
+        statuses: Vec<StatusWrite>,
+        effects: BTreeMap<EffectId, Effect>,
+        now: Timestamp,
+    ) {
+        let writes: BTreeMap<EffectId, Effect> = statuses
+            .into_iter()
+            .map(|write| {
+                let unit = write.claim.to_string();
+                let id = EffectId { key: key.clone(), attempt: None, step: StepName::WriteStatus, unit };
+                (id, Effect::WriteStatus(write))
+            })
+            .collect();
+        if let Some(until) = writes.iter().filter_map(|(id, write)| self.rests.until(id, write, now)).max() {
+            self.queue.after(key.clone(), until);
+            return;
+        }
+        let left: BTreeSet<EffectId> = writes.keys().cloned().collect();
+        self.writing.insert(key.clone(), Writing { left, failed: false, effects });
+        for (id, write) in writes {
+            self.start(id, write, now);
+        }
+    }
+
+    /// A status write ended; after the last one of its pass the effects of that pass are covered, if all were accepted.
+    pub(super) fn status_ended(&mut self, id: &EffectId, written: bool) {
+        let Some(writing) = self.writing.get_mut(&id.key) else { return };
+        writing.left.remove(id);
+        writing.failed |= !written;
+        if !writing.left.is_empty() {
+            return;
+        }
+        if let Some(writing) = self.writing.remove(&id.key)
+            && !writing.failed
+        {
+            self.covered.insert(id.key.clone(), writing.effects);
+        }
+    }
+
+    /// Tells why nothing happens, once per change.
+    fn log(&mut self, key: &Key, decision: &Decision) {
+        let waiting = decision.waiting.iter().map(|waiting| waiting.reason().to_owned());
+        let refusals = decision.refusals.iter().map(|refusal| refusal.reason().as_str().to_owned());
+        let reasons: Vec<String> = waiting.chain(refusals).collect();
+        if self.told.get(key) == Some(&reasons) {
+            return;
+        }
+        if !reasons.is_empty() {
+            tracing::info!(key = %name(key), reasons = reasons.join(", "), "waits");
+        }
+        self.told.insert(key.clone(), reasons);
+    }
+}
+
+fn name(key: &Key) -> String {
+    match key {
+        Key::Mirror(repo) => format!("mirror {repo}"),
+        Key::Rollout(Target::Unresolved(claim)) => claim.to_string(),
+        Key::Rollout(target) => target.to_string(),
+        Key::Publish(repo) => format!("publish {repo}"),
+    }
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown".to_owned())
+}

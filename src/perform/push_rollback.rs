@@ -1,0 +1,16 @@
+//! Pushes one rollback commit to the tracked branch.
+
+use super::git::{GitPort, PushKind};
+use crate::{
+    api::names::AttemptId,
+    rollout::effect::EffectOutcome,
+    world::{Observation, git::NewCommit},
+};
+
+pub(super) async fn perform(
+    git: &GitPort,
+    attempt: &AttemptId,
+    commit: &NewCommit,
+) -> (EffectOutcome, Vec<Observation>) {
+    git.push(PushKind::Rollback(attempt.clone()), commit.clone()).await
+}
