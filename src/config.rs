@@ -1,8 +1,16 @@
 //! The configuration file, typed. Reading it from disk is the caller's business.
+//!
+//! Guarantees: an unknown key is an error with its place, and so is a known key whose rule is not built.
+
+mod file;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use file::ConfigError;
 
 use crate::{api::names::RepoName, world::git::Signature};
 
