@@ -32,6 +32,7 @@ use crate::{
     config::Config,
     dice::Dice,
     git::Remote,
+    mirror::ReadMemo,
     observe::Observer,
     perform::{self, GitPort, Permit},
     profile::Profile,
@@ -99,6 +100,8 @@ pub struct Engine {
     /// Effects whose intents the accepted statuses hold.
     covered: BTreeMap<Key, BTreeMap<EffectId, Effect>>,
     rests: Rests,
+    /// Commits that the mirror has parsed already.
+    memos: BTreeMap<RepoName, ReadMemo>,
     halted: Halted,
     told: BTreeMap<Key, Vec<String>>,
     requested: BTreeMap<String, String>,
@@ -132,6 +135,7 @@ impl Engine {
             writing: BTreeMap::new(),
             covered: BTreeMap::new(),
             rests: Rests::default(),
+            memos: BTreeMap::new(),
             halted: Halted::default(),
             told: BTreeMap::new(),
             requested: BTreeMap::new(),

@@ -10,7 +10,9 @@ use jiff::Timestamp;
 
 use super::{EPOCH, Engine, Writing};
 use crate::{
+    api::names::RepoName,
     clock::later,
+    mirror::{self, MirrorCase},
     rollout::{
         self, Case, Decision, Now,
         effect::{Effect, EffectId, StatusWrite, StepName},
@@ -56,14 +58,18 @@ impl Engine {
         }
     }
 
-    fn decide(&self, key: &Key, now: Timestamp) -> Result<Decision, String> {
+    fn decide(&mut self, key: &Key, now: Timestamp) -> Result<Decision, String> {
         let now = Now { at: now, epoch: EPOCH };
-        let case =
-            |target| Case { target, world: &self.world, profiles: &self.profiles, config: &self.config };
+        let Self { world, profiles, config, memos, .. } = self;
+        let repository = |name: &RepoName| config.repositories.iter().find(|repo| repo.name == *name);
         // The core is total; this is the last line of defence, so that one target cannot take the others along.
         catch_unwind(AssertUnwindSafe(|| match key {
-            Key::Rollout(target) => rollout::decide(&case(target), now),
-            Key::Mirror(_) | Key::Publish(_) => Decision::default(),
+            Key::Rollout(target) => rollout::decide(&Case { target, world, profiles, config }, now),
+            Key::Mirror(name) => repository(name).map_or_else(Decision::default, |repo| {
+                let memo = memos.entry(name.clone()).or_default();
+                mirror::mirror(&MirrorCase { repo, world, profiles, config }, memo, now)
+            }),
+            Key::Publish(_) => Decision::default(),
         }))
         .map_err(|panic| text(&*panic))
     }
