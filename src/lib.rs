@@ -12,6 +12,7 @@ pub mod mirror;
 pub mod observe;
 pub mod perform;
 pub mod profile;
+pub mod publish;
 pub mod report;
 pub mod rollout;
 pub mod secret;

@@ -24,6 +24,8 @@ const MAX_LEVELS: usize = 64;
 const MAX_STEPS: usize = 500;
 /// Files over all steps; a step beyond it and all older ones are dropped.
 const MAX_FILES_IN_STEPS: usize = 500_000;
+/// Changed paths named per commit.
+const MAX_CHANGED: usize = 50;
 
 /// Files and passed-over entries below the paths of one commit.
 #[derive(Clone, Default)]
@@ -98,10 +100,22 @@ pub(super) fn tracked(
         let Contents { files, skipped } = reader.contents(&places_of(&commit, &query.paths)?)?;
         let Some(left) = room.checked_sub(files.len() + skipped.len()) else { break };
         room = left;
-        read.steps.push(CommitStep { commit: info(&commit), files, skipped: listed(skipped) });
+        let changed = changed(repository, &commit)?;
+        read.steps.push(CommitStep { commit: info(&commit), files, skipped: listed(skipped), changed });
     }
     read.steps.reverse();
     Ok(read)
+}
+
+/// Paths that a commit changed against its first parent, the first 50; none of a root commit.
+fn changed(repository: &Repository, commit: &Commit<'_>) -> Result<Vec<String>, git2::Error> {
+    if commit.parent_count() == 0 {
+        return Ok(Vec::new());
+    }
+    let before = commit.parent(0)?.tree()?;
+    let diff = repository.diff_tree_to_tree(Some(&before), Some(&commit.tree()?), None)?;
+    let paths = diff.deltas().filter_map(|delta| delta.new_file().path().or_else(|| delta.old_file().path()));
+    Ok(paths.take(MAX_CHANGED).map(|path| path.to_string_lossy().into_owned()).collect())
 }
 
 /// Reads all plain files of a branch.

@@ -170,6 +170,7 @@ fn due(
         evidence: why.evidence.clone(),
         left: left.map(|failure| failure.node.to_string()).collect(),
         introduced: failed.map(|wish| wish.introduced.clone()),
+        others: failed.map(|wish| wish.others.clone()).unwrap_or_default(),
         at: attempt.finished_at.unwrap_or(why.at),
         state: RollbackState::Due,
     })

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    MirrorCase, attempts, claims,
+    MirrorCase,
+    accept::Accepted,
+    attempts, claims,
     ledger::{Ledger, ObjectEntry, Standing, TargetEntry, WishEntry},
     readings::Readings,
 };
@@ -24,6 +26,8 @@ use crate::{
 const WISHES: usize = 50;
 /// Most bytes of a wish as written.
 const WRITTEN: usize = 4096;
+/// Most files kept beside a wish.
+const OTHERS: usize = 20;
 
 /// Resolves every object's target anew; what was known under an unresolved target moves along.
 pub(super) fn resolve(ledger: &mut Ledger, case: &MirrorCase<'_>) {
@@ -70,19 +74,28 @@ fn target_of(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey, entry: &Obj
 }
 
 /// Appends new wishes to their targets, in the order in which they were accepted.
-pub(super) fn append(ledger: &mut Ledger, readings: &Readings, brought: &[ClaimKey]) {
+pub(super) fn append(
+    ledger: &mut Ledger,
+    accepted: &Accepted<'_>,
+    readings: &Readings,
+    brought: &[ClaimKey],
+) {
     for key in brought {
         let (Some(entry), Some(declaration)) = (ledger.objects.get(key), readings.head.declarations.get(key))
         else {
             continue;
         };
         let bytes: usize = declaration.written.values().map(String::len).sum();
+        let commit = accepted.steps.iter().find(|step| step.commit.oid == entry.introduced);
+        let changed = commit.map_or(&[][..], |step| &step.changed).iter();
+        let others = changed.filter(|path| **path != declaration.path).take(OTHERS);
         let wish = WishEntry {
             wish: entry.wish.clone(),
             wished: entry.wished.clone(),
             claim: key.clone(),
             introduced: entry.introduced.clone(),
             written: if bytes > WRITTEN { BTreeMap::new() } else { declaration.written.clone() },
+            others: others.cloned().collect(),
         };
         let target = ledger.targets.entry(entry.target.clone()).or_default();
         attempts::push(&mut target.wishes, wish, WISHES);

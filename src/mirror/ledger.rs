@@ -173,6 +173,9 @@ pub struct WishEntry {
     /// The bytes of the wish's fields as written, by field name, for a rollback commit (bounded to 4 KiB).
     #[serde(default)]
     pub written: BTreeMap<String, String>,
+    /// Other files that the commit changed, the first 20, so that a rollback commit can say what it leaves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
 }
 
 /// One attempt, as the last status told.
@@ -241,6 +244,9 @@ pub struct RollbackEntry {
     /// Commit that brought the failed wish in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub introduced: Option<Oid>,
+    /// Other files that this commit changed and that stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// When the cluster's rollback ended: the time of the commit.
     pub at: Timestamp,
     /// Where it stands.

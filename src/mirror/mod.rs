@@ -111,7 +111,7 @@ fn next(
         taken.map(|(accepted, readings)| declared::take(&mut ledger, accepted, readings, case.repo));
     authority::resolve(&mut ledger, case);
     if let (Some((accepted, readings)), Some(brought)) = (taken, brought) {
-        authority::append(&mut ledger, readings, &brought);
+        authority::append(&mut ledger, accepted, readings, &brought);
         authority::recognise(&mut ledger, case, &brought);
         states::diagnose(&mut ledger, accepted, readings);
     }

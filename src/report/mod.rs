@@ -1,9 +1,13 @@
 //! Texts for people, and the files and commits that carry them: what happened, why, what next.
 //!
-//! Guarantees: absolute times only in what is stored or pushed, so that equal state gives equal bytes; whatever
-//! came from outside is bounded, on one line, and escaped for the place it goes to.
+//! Guarantees: absolute times only in what is stored or pushed, so that equal state gives equal bytes;
+//! whatever came from outside is bounded, on one line, and escaped for the place it goes to.
 
+pub mod commit;
 pub mod escape;
+pub mod problems;
+pub mod readme;
 mod refusal;
+pub mod status_file;
 pub mod waiting;
 mod words;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
     escape::line,
+    problems::name_taken,
     words::{NAME, QUOTE, names, quoted},
 };
 use crate::{api::reasons::Reason, rollout::waiting::Refusal, world::AgentKey};
@@ -46,6 +47,7 @@ pub fn refusal(why: &Refusal) -> String {
             let (version, attempt) = (line(version, NAME), line(attempt, NAME));
             format!("{version} failed on this cluster before (attempt {attempt}) {QUARANTINED}")
         }
+        Refusal::ClusterNameTaken { cluster, uid } => name_taken(cluster, uid),
         Refusal::BrokenInvariant { what } => {
             format!("The status says what cannot be: {}. {BROKEN}", line(what, QUOTE))
         }
@@ -96,8 +98,8 @@ fn not_covered(containers: &BTreeMap<String, String>, profile: &str) -> String {
 
 fn container_missing(containers: &[String], profile: &str) -> String {
     format!(
-        "The live template lacks containers that profile {} needs: {}. Put them back, or set `provider` to the \
-         profile that fits.",
+        "The live template lacks containers that profile {} needs: {}. Put them back, or set `provider` to \
+         the profile that fits.",
         line(profile, NAME),
         names(containers.iter().cloned())
     )

@@ -140,7 +140,7 @@ fn strategy_held(updated: i32, desired: i32) -> String {
 
 fn rejected(effect: &str, message: &str, until: Timestamp) -> String {
     format!(
-        "The API server rejected a write ({}): {}. It is tried again at {}.",
+        "A write was rejected ({}): {}. It is tried again at {}.",
         line(effect, NAME),
         quoted(message),
         time(until)

@@ -332,6 +332,13 @@ pub enum Refusal {
         /// The failed attempt.
         attempt: String,
     },
+    /// Another cluster publishes under this name.
+    ClusterNameTaken {
+        /// The name.
+        cluster: String,
+        /// UID of the other cluster's `kube-system` namespace.
+        uid: String,
+    },
     /// The status holds what cannot be.
     BrokenInvariant {
         /// What.
@@ -360,6 +367,7 @@ impl Refusal {
             Self::FirstContact { .. } => Reason::FirstContact,
             Self::NotOurs => Reason::NotOurs,
             Self::Quarantined { .. } => Reason::Quarantined,
+            Self::ClusterNameTaken { .. } => Reason::ClusterNameTaken,
             Self::BrokenInvariant { .. } => Reason::BrokenInvariant,
         }
     }

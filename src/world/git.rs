@@ -42,6 +42,8 @@ pub struct CommitStep {
     pub files: Files,
     /// Tree entries that were skipped and why (symlinks, submodules, limits): path and reason.
     pub skipped: Vec<(String, String)>,
+    /// Paths that it changed against its first parent, ours or not, the first 50.
+    pub changed: Vec<String>,
 }
 
 /// How the head relates to the last accepted revision.

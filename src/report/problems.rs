@@ -1,0 +1,152 @@
+//! What is wrong with a repository as a whole: `problems.yaml` and the texts of repository states.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    commit::by_hand,
+    escape::line,
+    words::{quoted, time},
+};
+use crate::{
+    api::reasons::Reason,
+    manifest::{
+        Diagnostic, Severity,
+        yaml::{self, YamlError},
+    },
+    mirror::ledger::{Ledger, RepoState, RollbackEntry, RollbackState},
+    world::git::{GitSeen, Refused},
+};
+
+/// All that is wrong with a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problems {
+    /// States of the repository.
+    pub states: Vec<RepoState>,
+    /// Findings in its files.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Findings beyond the list.
+    pub more_diagnostics: u32,
+}
+
+impl Problems {
+    /// Collects what ledger and Git know. `Unreachable` is left out: who reads it on the branch reads of the
+    /// past.
+    pub fn of(ledger: &Ledger, git: &GitSeen) -> Self {
+        let mut states: Vec<RepoState> = ledger
+            .states
+            .iter()
+            .filter(|state| state.reason != Reason::Unreachable.as_str())
+            .cloned()
+            .collect();
+        for entry in ledger.targets.values().flat_map(|target| &target.rollbacks) {
+            let refused = git.refused.get(entry.attempt.as_str());
+            if let (RollbackState::Due, Some(refused)) = (&entry.state, refused) {
+                // The ledger knows since when; the way out is told here.
+                let reason = Reason::PushRefused.as_str();
+                let known = states.iter().position(|state| {
+                    state.reason == reason && state.message.contains(entry.attempt.as_str())
+                });
+                let since = known.map_or(entry.at, |index| states.remove(index).since);
+                let message = rollback_refused(entry, refused);
+                states.push(RepoState { reason: reason.to_owned(), message, since });
+            }
+        }
+        Self { states, diagnostics: ledger.diagnostics.clone(), more_diagnostics: ledger.more_diagnostics }
+    }
+
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty() && self.diagnostics.is_empty() && self.more_diagnostics == 0
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        let more = usize::try_from(self.more_diagnostics).unwrap_or(usize::MAX);
+        self.states.len().saturating_add(self.diagnostics.len()).saturating_add(more)
+    }
+
+    /// The bytes of `problems.yaml`.
+    pub fn write(&self) -> Result<String, YamlError> {
+        yaml::write(self)
+    }
+}
+
+/// `calico.yaml:3:5`, as far as the place is known.
+pub fn place(diagnostic: &Diagnostic) -> String {
+    let path = line(&diagnostic.path, 1024);
+    match (diagnostic.line, diagnostic.column) {
+        (0, _) => path,
+        (row, 0) => format!("{path}:{row}"),
+        (row, column) => format!("{path}:{row}:{column}"),
+    }
+}
+
+/// `error` or `warning`.
+pub const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// Says that the server refused the rollback commit, with its words, and what to commit by hand.
+pub fn rollback_refused(entry: &RollbackEntry, refused: &Refused) -> String {
+    format!(
+        "The Git server refused the rollback commit of {}: {}. The cluster is back already. Allow the push, \
+         or commit by hand: {} It is tried again while the manifest still carries the failed wish.",
+        entry.claim,
+        quoted(&refused.message),
+        by_hand(entry)
+    )
+}
+
+/// Says that the server refused the status branch.
+pub fn status_refused(branch: &str, refused: &Refused) -> String {
+    format!(
+        "The Git server refused the status branch {}: {}. Rollouts and rollback commits go on; allow pushes \
+         to that branch. It is tried again.",
+        line(branch, 253),
+        quoted(&refused.message)
+    )
+}
+
+/// Says that another cluster publishes under this name.
+pub fn name_taken(cluster: &str, uid: &str) -> String {
+    format!(
+        "Another cluster (UID {}) publishes as {} already; nothing is written to Git, and rollouts go on. \
+         Give this cluster another name in its configuration.",
+        line(uid, 64),
+        line(cluster, 253)
+    )
+}
+
+/// Says that the repository cannot be reached.
+pub fn unreachable(message: &str, since: Timestamp) -> String {
+    format!(
+        "The repository could not be reached since {}: {}. Rollouts go on with what was accepted; \
+         everything is written when it can be reached again.",
+        time(since),
+        quoted(message)
+    )
+}
+
+/// Says that the history was rewritten, so that the rollback commit has to wait.
+pub fn rewritten(entry: &RollbackEntry) -> String {
+    format!(
+        "The tracked branch does not descend from the revision accepted last, so nothing is written to it; \
+         the rollback commit of {} waits. It is made when the accepted revision is part of the branch again.",
+        entry.claim
+    )
+}
+
+/// Says where the document cannot be read, so that the rollback commit has to wait.
+pub fn document_unreadable(entry: &RollbackEntry, what: &str) -> String {
+    format!(
+        "The manifest of {} cannot be read at head ({}), so the rollback commit waits. Correct it there; if \
+         it still names the failed wish then, the commit follows.",
+        entry.claim,
+        line(what, 600)
+    )
+}
