@@ -6,6 +6,7 @@ pub mod clock;
 pub mod config;
 pub mod dice;
 pub mod engine;
+pub mod diff;
 pub mod git;
 pub mod manifest;
 pub mod mirror;

@@ -1,0 +1,346 @@
+//! The only classifier: goal × world × open intents gives the state of every node.
+//!
+//! Guarantees: a node with an open intent is in flight whatever else is seen; missing data is never health.
+//! Limits: what a pod did over time is known since this process began; that delays a judgement, it never hastens one.
+
+pub mod health;
+pub mod order;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{
+        names::{NodeName, Uid},
+        reasons::Reason,
+        status::{Intent, IntentKind, NodeFailure, Truth},
+    },
+    profile::HealthRules,
+    rollout::guard::{Guard, on},
+    world::{Node, Pod, PodKey, Seen, World},
+};
+use health::{Health, Judge};
+
+/// Where the agent pods shall get to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Goal {
+    /// Covered images by container name.
+    Images(Arc<BTreeMap<String, String>>),
+    /// The revision of the saved template (label `controller-revision-hash`).
+    Revision(Arc<str>),
+}
+
+impl Goal {
+    /// Whether a pod is there.
+    pub fn reached(&self, pod: &Pod) -> bool {
+        match self {
+            Self::Images(images) => runs(pod, images),
+            Self::Revision(hash) => pod.revision.as_deref() == Some(&**hash),
+        }
+    }
+}
+
+/// Whether a pod has all these images.
+pub fn runs(pod: &Pod, images: &BTreeMap<String, String>) -> bool {
+    !images.is_empty() && images.iter().all(|(container, image)| pod.images.get(container) == Some(image))
+}
+
+/// Everything that classification needs.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// What was seen.
+    pub world: &'a World,
+    /// UID of the agent DaemonSet.
+    pub agent: &'a Uid,
+    /// Where pods shall get to.
+    pub goal: &'a Goal,
+    /// Covered images of last good, by container name; empty when unknown.
+    pub saved: &'a BTreeMap<String, String>,
+    /// Nodes in scope.
+    pub selector: &'a BTreeMap<String, String>,
+    /// Open intents.
+    pub open: &'a [Intent],
+    /// Failures of this attempt.
+    pub failures: &'a [NodeFailure],
+    /// Nodes that were unhealthy before.
+    pub baseline: &'a [Uid],
+    /// Which failures count: those of the way forward or of the way back.
+    pub way: IntentKind,
+    /// Health rules of the profile.
+    pub rules: HealthRules,
+    /// `timeoutSeconds`.
+    pub timeout: i64,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// Why a node is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skip {
+    /// The kubelet reports that the node is not ready.
+    NotReady,
+    /// The kubelet does not report.
+    Unreachable,
+    /// The node goes away by itself.
+    Leaving,
+    /// No agent pod is on it.
+    NoAgentPod,
+    /// Its agent is not ready, and not by our doing.
+    AgentNotReady,
+}
+
+impl Skip {
+    /// The word in status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReady => "NotReady",
+            Self::Unreachable => "Unreachable",
+            Self::Leaving => "Leaving",
+            Self::NoAgentPod => "NoAgentPod",
+            Self::AgentNotReady => "AgentNotReady",
+        }
+    }
+}
+
+/// State of one node (`design: cni.md` 3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeState {
+    /// Not at the goal; may be acted on.
+    Waiting,
+    /// Not at the goal; left alone.
+    Skipped(Skip),
+    /// In flight: the pod of before is still there, or none is.
+    Acting,
+    /// In flight: a new pod came up on another revision; it is deleted again.
+    Astray,
+    /// In flight: at the goal, not settled yet.
+    Verifying,
+    /// At the goal and healthy; with an open intent it can be closed.
+    Healthy,
+    /// At the goal without an intent, neither healthy nor failed.
+    Unsettled,
+    /// Its kubelet does not report, or it goes away: not counted.
+    Unreachable,
+    /// Failed, with evidence.
+    Failed(Reason, String),
+}
+
+/// One node with its state.
+#[derive(Debug, Clone)]
+pub struct NodeDiff<'a> {
+    /// Its name.
+    pub name: &'a NodeName,
+    /// The node.
+    pub node: &'a Seen<Node>,
+    /// Its agent pod: the one that is not being deleted, if there is one.
+    pub pod: Option<(&'a PodKey, &'a Seen<Pod>)>,
+    /// Matches the selector.
+    pub in_scope: bool,
+    /// The pod is at the goal.
+    pub at_goal: bool,
+    /// Unhealthy before us: never our success, never our failure.
+    pub baseline: bool,
+    /// The pod runs neither last good nor the goal: an earlier attempt was here.
+    pub ours_to_repair: bool,
+    /// The open intent.
+    pub intent: Option<&'a Intent>,
+    /// A recorded failure of this way.
+    pub failure: Option<&'a NodeFailure>,
+    /// Its state.
+    pub state: NodeState,
+}
+
+impl NodeDiff<'_> {
+    /// UID of the node.
+    pub fn uid(&self) -> &Uid {
+        &self.node.uid
+    }
+
+    /// Untouched, and bad for a reason that an agent can cause, while its kubelet reports.
+    pub fn lost_untouched(&self) -> bool {
+        let node = &self.node.is;
+        let mine = self.intent.is_some() || self.at_goal || self.ours_to_repair || self.baseline;
+        let silent = node.ready == Truth::Unknown || node.leaving;
+        self.in_scope
+            && !mine
+            && !silent
+            && self.pod.is_some_and(|(_, pod)| {
+                !pod.is.deleting && (!pod.is.ready || node.network_unavailable || node.network_not_ready)
+            })
+    }
+}
+
+/// All nodes that matter for a target, in order of name.
+#[derive(Debug, Clone, Default)]
+pub struct Diff<'a> {
+    /// Nodes in scope, and nodes outside that have an agent pod or an intent.
+    pub nodes: Vec<NodeDiff<'a>>,
+    /// Intents whose node is gone.
+    pub orphans: Vec<&'a Intent>,
+    /// When a state may change without an observation.
+    pub next: Option<Timestamp>,
+}
+
+impl<'a> Diff<'a> {
+    /// Nodes in scope.
+    pub fn in_scope(&self) -> impl Iterator<Item = &NodeDiff<'a>> {
+        self.nodes.iter().filter(|node| node.in_scope)
+    }
+}
+
+/// Classifies every node.
+pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
+    let pods = agent_pods(q);
+    let mut pods = pods.as_slice();
+    let open: BTreeMap<&Uid, &Intent> = q.open.iter().map(|intent| (&intent.node_uid, intent)).collect();
+    let failures: BTreeMap<&Uid, &NodeFailure> = q
+        .failures
+        .iter()
+        .filter(|failure| failure.in_rollback == (q.way == IntentKind::PutBack))
+        .map(|failure| (&failure.node_uid, failure))
+        .collect();
+    let mut diff = Diff::default();
+    for (name, node) in &q.world.nodes {
+        let pod = take_pod(&mut pods, name);
+        let in_scope = matches(q.selector, &node.is.labels) || !on(Guard::Scope);
+        let intent = open.get(&node.uid).copied();
+        if !in_scope && intent.is_none() && pod.is_none() {
+            continue;
+        }
+        let at_goal = pod.is_some_and(|(_, pod)| q.goal.reached(&pod.is));
+        let strayed = |pod: &Pod| !at_goal && !q.saved.is_empty() && !runs(pod, q.saved);
+        let mut one = NodeDiff {
+            name,
+            node,
+            pod,
+            in_scope,
+            at_goal,
+            baseline: q.baseline.contains(&node.uid) && on(Guard::Baseline),
+            ours_to_repair: pod.is_some_and(|(_, pod)| strayed(&pod.is)),
+            intent,
+            failure: failures.get(&node.uid).copied(),
+            state: NodeState::Waiting,
+        };
+        one.state = state(q, &one, &mut diff.next);
+        diff.nodes.push(one);
+    }
+    let gone = |intent: &&Intent| q.world.nodes.get(&intent.node).is_none_or(|node| node.uid != intent.node_uid);
+    diff.orphans = q.open.iter().filter(gone).collect();
+    diff
+}
+
+/// Agent pods sorted by node; on each node the one that is not being deleted comes last.
+fn agent_pods<'a>(q: &Question<'a>) -> Vec<(&'a NodeName, &'a PodKey, &'a Seen<Pod>)> {
+    let mut pods: Vec<_> = q
+        .world
+        .pods_of(q.agent)
+        .filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, key, pod)))
+        .collect();
+    pods.sort_unstable_by(|(a, a_key, a_pod), (b, b_key, b_pod)| {
+        a.cmp(b).then(b_pod.is.deleting.cmp(&a_pod.is.deleting)).then_with(|| a_key.cmp(b_key))
+    });
+    pods
+}
+
+fn take_pod<'a>(
+    pods: &mut &[(&'a NodeName, &'a PodKey, &'a Seen<Pod>)],
+    node: &NodeName,
+) -> Option<(&'a PodKey, &'a Seen<Pod>)> {
+    let mut found = None;
+    while let Some(((place, key, pod), rest)) = pods.split_first() {
+        if *place > node {
+            break;
+        }
+        if *place == node {
+            found = Some((*key, *pod));
+        }
+        *pods = rest;
+    }
+    found
+}
+
+/// Whether labels satisfy a selector.
+pub fn matches(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> NodeState {
+    let mut soon = |at: Timestamp| *next = Some(next.map_or(at, |known| known.min(at)));
+    match (one.intent, one.pod) {
+        (Some(_), None) => NodeState::Acting,
+        (Some(intent), Some((_, pod))) if !replaced(intent, pod) => NodeState::Acting,
+        (Some(_), Some((_, pod))) => match judge(q, one, pod) {
+            Health::Unreachable => NodeState::Unreachable,
+            Health::Healthy | Health::Settling { .. } | Health::Failed(..) if !one.at_goal => NodeState::Astray,
+            Health::Healthy => NodeState::Healthy,
+            Health::Failed(reason, evidence) => NodeState::Failed(reason, evidence),
+            Health::Settling { until } => {
+                until.into_iter().for_each(&mut soon);
+                NodeState::Verifying
+            }
+        },
+        (None, None) => NodeState::Skipped(Skip::NoAgentPod),
+        (None, Some((_, pod))) if one.at_goal => match (judge(q, one, pod), one.failure) {
+            (Health::Healthy, _) => NodeState::Healthy,
+            (Health::Unreachable, _) => NodeState::Unreachable,
+            (Health::Failed(..) | Health::Settling { .. }, Some(failure)) => recorded(failure),
+            (Health::Failed(reason, evidence), None) => NodeState::Failed(reason, evidence),
+            (Health::Settling { until }, None) => {
+                until.into_iter().for_each(&mut soon);
+                NodeState::Unsettled
+            }
+        },
+        (None, Some((_, pod))) => match one.failure {
+            Some(failure) if one.node.is.ready != Truth::Unknown => recorded(failure),
+            Some(_) | None => untouched(one, pod, q.way),
+        },
+    }
+}
+
+fn judge(q: &Question<'_>, one: &NodeDiff<'_>, pod: &Seen<Pod>) -> Health {
+    Judge {
+        node: one.node,
+        pod,
+        memory: q.world.pod_memory.get(&pod.uid),
+        baseline: one.baseline,
+        expected: one.intent.is_some(),
+        rules: q.rules,
+        timeout: q.timeout,
+        now: q.now,
+    }
+    .health()
+}
+
+/// The pod of before is gone and another one stands in its place.
+fn replaced(intent: &Intent, pod: &Seen<Pod>) -> bool {
+    (pod.uid != intent.before || !on(Guard::BeforeGone)) && !pod.is.deleting
+}
+
+fn recorded(failure: &NodeFailure) -> NodeState {
+    NodeState::Failed(Reason::parse(&failure.reason).unwrap_or(Reason::AgentNotReady), failure.message.clone())
+}
+
+fn untouched(one: &NodeDiff<'_>, pod: &Seen<Pod>, way: IntentKind) -> NodeState {
+    let node = &one.node.is;
+    if node.leaving {
+        return NodeState::Skipped(Skip::Leaving);
+    }
+    if node.ready == Truth::Unknown {
+        return NodeState::Skipped(Skip::Unreachable);
+    }
+    // A node that an earlier attempt broke is ours to repair, and on the way back every node is.
+    if way == IntentKind::PutBack || one.ours_to_repair {
+        return NodeState::Waiting;
+    }
+    if node.ready == Truth::False {
+        return NodeState::Skipped(Skip::NotReady);
+    }
+    if !pod.is.ready {
+        return NodeState::Skipped(Skip::AgentNotReady);
+    }
+    NodeState::Waiting
+}
+
+#[cfg(test)]
+mod tests;

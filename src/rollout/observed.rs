@@ -1,0 +1,103 @@
+//! Observed time: accumulated in quanta, only while something was watched and held.
+//!
+//! Guarantees: neither clock jumps nor downtime shorten a period; a crash loses at most one quantum; one step never
+//! adds more than two quanta.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::status::Observed;
+
+/// Seconds in which observed time is stored: a twentieth of the goal, at least 15.
+pub const fn quantum(goal: i64) -> i64 {
+    if goal / 20 > 15 { goal / 20 } else { 15 }
+}
+
+/// Seconds from one time to another, never negative.
+pub fn seconds(from: Timestamp, to: Timestamp) -> i64 {
+    to.duration_since(from).as_secs().max(0)
+}
+
+/// A time some seconds after another.
+pub fn later(at: Timestamp, seconds: i64) -> Timestamp {
+    at.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// One step: the new value, and when the next step is due while it goes on holding.
+///
+/// `live` is since when all feeds have been live without a gap; `None` while one is not.
+pub fn advance(
+    observed: Option<Observed>,
+    holds: bool,
+    live: Option<Timestamp>,
+    goal: i64,
+    now: Timestamp,
+) -> (Observed, Option<Timestamp>) {
+    let old = observed.unwrap_or(Observed { total: 0, as_of: None });
+    let (true, Some(live)) = (holds, live) else {
+        return (Observed { total: old.total, as_of: None }, None);
+    };
+    let Some(as_of) = old.as_of else {
+        let fresh = Observed { total: old.total, as_of: Some(now) };
+        return (fresh, Some(later(now, quantum(goal).min((goal - old.total).max(0)))));
+    };
+    let quantum = quantum(goal);
+    let from = as_of.max(live);
+    let elapsed = seconds(from, now);
+    let missing = (goal - old.total).max(0);
+    if elapsed < quantum.min(missing) {
+        return (old, Some(later(from, quantum.min(missing))));
+    }
+    let total = old.total + elapsed.min(2 * quantum);
+    let new = Observed { total, as_of: Some(now) };
+    (new, (total < goal).then(|| later(now, quantum.min(goal - total))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("in range")
+    }
+
+    #[test]
+    fn a_period_is_full_only_after_all_its_time_was_watched() {
+        let (mut observed, mut due) = advance(None, true, Some(at(0)), 1800, at(100));
+        let mut steps = 0;
+        while let Some(next) = due {
+            (observed, due) = advance(Some(observed), true, Some(at(0)), 1800, next);
+            steps += 1;
+        }
+        assert_eq!((observed.total, steps), (1800, 20));
+        assert_eq!(observed.as_of, Some(at(1900)));
+    }
+
+    #[test]
+    fn time_without_watching_does_not_count() {
+        let old = Observed { total: 90, as_of: Some(at(0)) };
+        let (new, _) = advance(Some(old), true, Some(at(10_000)), 1800, at(10_090));
+        assert_eq!(new.total, 180);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_adds_two_quanta_at_most() {
+        let old = Observed { total: 0, as_of: Some(at(0)) };
+        let (new, _) = advance(Some(old), true, Some(at(0)), 1800, at(1_000_000));
+        assert_eq!(new.total, 180);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_takes_nothing_away() {
+        let old = Observed { total: 90, as_of: Some(at(5000)) };
+        let (new, due) = advance(Some(old), true, Some(at(0)), 1800, at(100));
+        assert_eq!(new, old);
+        assert_eq!(due, Some(at(5090)));
+    }
+
+    #[test]
+    fn what_does_not_hold_keeps_its_total_and_loses_its_running_time() {
+        let old = Observed { total: 90, as_of: Some(at(0)) };
+        let (new, due) = advance(Some(old), false, Some(at(0)), 1800, at(500));
+        assert_eq!((new, due), (Observed { total: 90, as_of: None }, None));
+    }
+}
