@@ -82,7 +82,9 @@ impl Judge<'_> {
                 "the kubelet says that the network plugin is not ready"
             };
             let since = self.node.since.max(self.pod.since);
-            return Some(self.after(since, GRACE, || Health::Failed(Reason::AgentNotReady, evidence.to_owned())));
+            return Some(
+                self.after(since, GRACE, || Health::Failed(Reason::AgentNotReady, evidence.to_owned())),
+            );
         }
         // Not ready for another reason: nobody can say that the agent did it.
         (node.ready == Truth::False).then_some(Health::Unreachable)
@@ -118,7 +120,9 @@ impl Judge<'_> {
 /// Reason name of a container that waits with a reason of failure.
 fn reason_of(waiting: &WaitReason) -> Reason {
     match waiting.reason.as_str() {
-        "ImagePullBackOff" | "ErrImagePull" | "ErrImageNeverPull" | "InvalidImageName" => Reason::ImagePullFailed,
+        "ImagePullBackOff" | "ErrImagePull" | "ErrImageNeverPull" | "InvalidImageName" => {
+            Reason::ImagePullFailed
+        }
         _ if waiting.init => Reason::InitFailed,
         _ => Reason::AgentCrashLooping,
     }

@@ -17,10 +17,16 @@ use crate::{
         status::{Intent, IntentKind, NodeFailure, Truth},
     },
     profile::HealthRules,
-    rollout::guard::{Guard, on},
+    rollout::{
+        guard::{Guard, on},
+        observed::later,
+    },
     world::{Node, Pod, PodKey, Seen, World},
 };
 use health::{Health, Judge};
+
+/// Seconds after which a deletion that was under way must have been seen.
+const SETTLE: i64 = 10;
 
 /// Where the agent pods shall get to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,7 +231,8 @@ pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
         one.state = state(q, &one, &mut diff.next);
         diff.nodes.push(one);
     }
-    let gone = |intent: &&Intent| q.world.nodes.get(&intent.node).is_none_or(|node| node.uid != intent.node_uid);
+    let gone =
+        |intent: &&Intent| q.world.nodes.get(&intent.node).is_none_or(|node| node.uid != intent.node_uid);
     diff.orphans = q.open.iter().filter(gone).collect();
     diff
 }
@@ -269,10 +276,23 @@ fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> 
     let mut soon = |at: Timestamp| *next = Some(next.map_or(at, |known| known.min(at)));
     match (one.intent, one.pod) {
         (Some(_), None) => NodeState::Acting,
+        // On the way back, the pod that was to be replaced may be right as it is: it settles once a deletion that
+        // was under way would have been seen.
+        (Some(intent), Some((_, pod))) if !replaced(intent, pod) && one.at_goal && !pod.is.deleting => {
+            let due = later(intent.as_of, q.rules.stable_seconds.max(SETTLE));
+            if q.now >= due && q.way == IntentKind::PutBack {
+                NodeState::Healthy
+            } else {
+                soon(due);
+                NodeState::Verifying
+            }
+        }
         (Some(intent), Some((_, pod))) if !replaced(intent, pod) => NodeState::Acting,
         (Some(_), Some((_, pod))) => match judge(q, one, pod) {
             Health::Unreachable => NodeState::Unreachable,
-            Health::Healthy | Health::Settling { .. } | Health::Failed(..) if !one.at_goal => NodeState::Astray,
+            Health::Healthy | Health::Settling { .. } | Health::Failed(..) if !one.at_goal => {
+                NodeState::Astray
+            }
             Health::Healthy => NodeState::Healthy,
             Health::Failed(reason, evidence) => NodeState::Failed(reason, evidence),
             Health::Settling { until } => {
@@ -318,7 +338,10 @@ fn replaced(intent: &Intent, pod: &Seen<Pod>) -> bool {
 }
 
 fn recorded(failure: &NodeFailure) -> NodeState {
-    NodeState::Failed(Reason::parse(&failure.reason).unwrap_or(Reason::AgentNotReady), failure.message.clone())
+    NodeState::Failed(
+        Reason::parse(&failure.reason).unwrap_or(Reason::AgentNotReady),
+        failure.message.clone(),
+    )
 }
 
 fn untouched(one: &NodeDiff<'_>, pod: &Seen<Pod>, way: IntentKind) -> NodeState {

@@ -36,25 +36,47 @@ pub fn text(value: u64) -> String {
 
 /// Sorts nodes into the order in which they are acted on: nodes that are ours to repair first, control-plane nodes
 /// last, and otherwise in turn over the groups.
-pub fn sort<'n, 'a>(nodes: impl Iterator<Item = &'n NodeDiff<'a>>, attempt: &AttemptId) -> Vec<&'n NodeDiff<'a>>
+pub fn sort<'n, 'a>(
+    nodes: impl Iterator<Item = &'n NodeDiff<'a>>,
+    attempt: &AttemptId,
+) -> Vec<&'n NodeDiff<'a>>
 where
     'a: 'n,
 {
-    let mut groups: BTreeMap<(bool, bool, String), Vec<(u64, &NodeDiff<'a>)>> = BTreeMap::new();
+    turns(nodes, attempt, |node| (!node.ours_to_repair, control_plane(node)))
+}
+
+fn turns<'n, 'a>(
+    nodes: impl Iterator<Item = &'n NodeDiff<'a>>,
+    attempt: &AttemptId,
+    rank: impl Fn(&NodeDiff<'a>) -> (bool, bool),
+) -> Vec<&'n NodeDiff<'a>>
+where
+    'a: 'n,
+{
+    let mut groups: BTreeMap<_, Vec<(u64, &NodeDiff<'a>)>> = BTreeMap::new();
     for node in nodes {
-        let key = (!node.ours_to_repair, control_plane(node), group(node));
-        groups.entry(key).or_default().push((value(node.uid(), attempt), node));
+        groups.entry((rank(node), group(node))).or_default().push((value(node.uid(), attempt), node));
     }
     let mut order = Vec::new();
-    for ((sound, control_plane, _), mut members) in groups {
+    for ((rank, _), mut members) in groups {
         members.sort_unstable_by_key(|(value, node)| (*value, node.name));
         let placed = members.into_iter().enumerate();
-        order.extend(placed.map(|(turn, (value, node))| (sound, control_plane, turn, value, node)));
+        order.extend(placed.map(|(turn, (value, node))| (rank, turn, value, node)));
     }
-    order.sort_unstable_by_key(|(sound, control_plane, turn, value, node)| {
-        (*sound, *control_plane, *turn, *value, node.name)
-    });
+    order.sort_unstable_by_key(|(rank, turn, value, node)| (*rank, *turn, *value, node.name));
     order.into_iter().map(|(.., node)| node).collect()
+}
+
+/// Sorts nodes in turn over the groups by order value alone.
+pub fn sort_by_value<'n, 'a>(
+    nodes: impl Iterator<Item = &'n NodeDiff<'a>>,
+    attempt: &AttemptId,
+) -> Vec<&'n NodeDiff<'a>>
+where
+    'a: 'n,
+{
+    turns(nodes, attempt, |_| (false, false))
 }
 
 /// The cut that makes the first `count` of `eligible` (in order) canaries: the highest order value per group.

@@ -60,11 +60,9 @@ pub fn course(
         None if failing(status, attempt) && back => Course::Continue,
         None if back => Course::Return,
         None => start(entry, target, Some(attempt)),
-        Some(Outcome::Completed | Outcome::CompletedWithFailures | Outcome::AlreadyRuns | Outcome::Returned)
-            if same =>
-        {
-            Course::Continue
-        }
+        Some(
+            Outcome::Completed | Outcome::CompletedWithFailures | Outcome::AlreadyRuns | Outcome::Returned,
+        ) if same => Course::Continue,
         Some(Outcome::Completed | Outcome::CompletedWithFailures)
             if back && attempt.kind == AttemptKind::Upgrade && within(attempt, revert_window, now) =>
         {
@@ -75,7 +73,11 @@ pub fn course(
         }
         Some(Outcome::RolledBack) if back => Course::Continue,
         Some(Outcome::RollbackIncomplete) if back => {
-            if fresh_token(entry, target, Some(attempt)) { Course::Return } else { Course::Continue }
+            if fresh_token(entry, target, Some(attempt)) {
+                Course::Return
+            } else {
+                Course::Continue
+            }
         }
         Some(Outcome::Held) if back => Course::Return,
         Some(
@@ -138,9 +140,9 @@ pub const fn edge(from: CniPhase, to: CniPhase) -> bool {
     matches!(
         (from, to),
         (_, CniPhase::Pending | CniPhase::Rollback)
-            | (CniPhase::Pending, CniPhase::Canary | CniPhase::RollingOut | CniPhase::Completed)
-            | (CniPhase::Canary, CniPhase::RollingOut | CniPhase::Failed)
-            | (CniPhase::RollingOut, CniPhase::Completed | CniPhase::Failed)
-            | (CniPhase::Rollback, CniPhase::Completed | CniPhase::Failed)
+            | (CniPhase::Pending, CniPhase::Canary)
+            | (CniPhase::Pending | CniPhase::Canary, CniPhase::RollingOut)
+            | (CniPhase::Pending | CniPhase::RollingOut | CniPhase::Rollback, CniPhase::Completed)
+            | (CniPhase::Canary | CniPhase::RollingOut | CniPhase::Rollback, CniPhase::Failed)
     )
 }

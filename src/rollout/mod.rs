@@ -1,19 +1,29 @@
 //! The rollout machine: `decide(case, now)` gives statuses, effects, reasons for waiting, and when to look again.
 
+mod cni;
+mod conditions;
 pub mod effect;
+pub mod gate;
 pub mod guard;
+pub mod lifecycle;
+pub mod observed;
+mod standing;
 pub mod waiting;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::{
+    api::{ClaimKey, ClaimKind, CniUpgradeStatus},
     config::Config,
+    mirror::ledger::{Ledger, ObjectEntry, Standing},
     profile::Profile,
-    world::{Target, World},
+    world::{Claim, ClaimStatus, Feed, FeedHealth, Seen, Target, World, digest},
 };
-use effect::{Effect, EffectId, StatusWrite};
+use effect::{Effect, EffectId, RejectionKind, StatusWrite};
+use gate::Gate;
 use waiting::{Refusal, Waiting};
 
 /// What a decision looks at.
@@ -56,6 +66,125 @@ pub struct Decision {
 
 /// Decides about one target. Total: any status that decodes, any world, any time give a decision.
 pub fn decide(case: &Case<'_>, now: Now) -> Decision {
-    let _ = (case, now);
-    Decision::default()
+    let mut decision = Decision::default();
+    let mut in_force = None;
+    for (key, claim) in &case.world.claims {
+        if case.world.target_of(key) != *case.target {
+            continue;
+        }
+        match ledger_entry(case.world, key) {
+            None => standing::refuse(key, claim, Refusal::NotOurs, now, &mut decision),
+            Some(_) if not_ours(claim) => standing::refuse(key, claim, Refusal::NotOurs, now, &mut decision),
+            Some((_, entry)) if entry.standing == Standing::InForce => in_force = Some(key),
+            Some((_, entry)) => standing::stand(case, key, claim, &entry.standing, now, &mut decision),
+        }
+    }
+    let Some(key) = in_force else { return decision };
+    let mut acting = act(case, key, now);
+    acting.statuses.append(&mut decision.statuses);
+    acting.refusals.append(&mut decision.refusals);
+    acting
+}
+
+/// The preflight gates of a declaration as they stand, for people.
+pub fn gates(case: &Case<'_>, key: &ClaimKey, now: Now) -> Vec<Gate> {
+    match case.target {
+        Target::Agent(agent) => cni::gates(case, agent, key, now),
+        Target::Service(..) | Target::Unresolved(_) => decide(case, now)
+            .refusals
+            .into_iter()
+            .map(|refusal| Gate::refuse("declaration", refusal))
+            .collect(),
+    }
+}
+
+fn act(case: &Case<'_>, key: &ClaimKey, now: Now) -> Decision {
+    let Some(claim) = case.world.claims.get(key) else { return Decision::default() };
+    match case.target {
+        Target::Agent(agent) => cni::decide(case, agent, key, now),
+        Target::Service(..) => {
+            let what = "kind ServiceUpgrade".to_owned();
+            standing::refused(key, claim, Refusal::NotSupported { what }, now)
+        }
+        Target::Unresolved(_) => unresolved(case, key, claim, now),
+    }
+}
+
+/// A declaration without a target says why.
+fn unresolved(case: &Case<'_>, key: &ClaimKey, claim: &Seen<Claim>, now: Now) -> Decision {
+    if key.kind == ClaimKind::ServiceUpgrade {
+        let what = "kind ServiceUpgrade".to_owned();
+        return standing::refused(key, claim, Refusal::NotSupported { what }, now);
+    }
+    let provider = claim.is.spec.get("provider").and_then(|provider| provider.as_str());
+    match crate::profile::resolve(case.profiles, case.world, provider) {
+        // Resolvable now: the ledger gives it its target in a moment.
+        Ok(_) => Decision::default(),
+        Err(refusal) => standing::refused(key, claim, refusal, now),
+    }
+}
+
+/// Flux, Argo CD or Helm marks on a claim that is not in the middle of an attempt (`design: git.md` 4).
+fn not_ours(claim: &Seen<Claim>) -> bool {
+    let unfinished = cni_status(claim)
+        .and_then(|status| status.attempt)
+        .is_some_and(|attempt| attempt.finished_at.is_none());
+    claim.is.foreign && !unfinished
+}
+
+/// Ledger and entry of a declared object.
+pub(crate) fn ledger_entry<'w>(world: &'w World, key: &ClaimKey) -> Option<(&'w Ledger, &'w ObjectEntry)> {
+    world
+        .ledgers
+        .values()
+        .filter_map(|seen| seen.is.as_ref().ok())
+        .find_map(|ledger| ledger.objects.get(key).map(|entry| (&**ledger, entry)))
+}
+
+/// Status of a `CNIUpgrade`, if it has one that can be read.
+pub(crate) fn cni_status(claim: &Seen<Claim>) -> Option<CniUpgradeStatus> {
+    match &claim.is.status {
+        ClaimStatus::Cni(status) => Some((**status).clone()),
+        ClaimStatus::None | ClaimStatus::Service(_) | ClaimStatus::Unreadable(_) => None,
+    }
+}
+
+/// Name of the ConfigMap that records the attempt of a target.
+pub fn record_name(target: &Target) -> String {
+    let hex = digest::hex(target.to_string().as_bytes());
+    format!("trunkline-attempt-{}", hex.get(..12).unwrap_or(&hex))
+}
+
+/// The write that makes a status so, if it is not so already.
+fn status_write<S: Serialize>(key: &ClaimKey, claim: &Seen<Claim>, status: &S) -> Option<StatusWrite> {
+    let new = serde_json::to_value(status).ok()?;
+    let old = match &claim.is.status {
+        ClaimStatus::Cni(status) => serde_json::to_value(status).ok(),
+        ClaimStatus::Service(status) => serde_json::to_value(status).ok(),
+        ClaimStatus::None | ClaimStatus::Unreadable(_) => None,
+    };
+    (old.as_ref() != Some(&new)).then(|| StatusWrite {
+        claim: key.clone(),
+        uid: claim.uid.clone(),
+        rv: claim.rv,
+        status: Arc::new(new),
+    })
+}
+
+/// Names a feed that is not live.
+fn feeds_not_live(world: &World) -> Option<String> {
+    Feed::ALL.into_iter().find_map(|feed| match world.feeds.get(&feed) {
+        Some(FeedHealth::Live(_)) => None,
+        Some(FeedHealth::Starting) | None => Some(format!("{feed:?} are being listed")),
+        Some(FeedHealth::Cut(_, why)) => Some(format!("{feed:?} cannot be watched: {why}")),
+    })
+}
+
+/// Seconds to wait after a rejection of this kind before the same write is tried again.
+const fn patience(kind: RejectionKind) -> i64 {
+    match kind {
+        RejectionKind::Conflict | RejectionKind::NotFound => 1,
+        RejectionKind::Unavailable | RejectionKind::RefMoved => 5,
+        RejectionKind::Forbidden | RejectionKind::Invalid | RejectionKind::PushRefused => 30,
+    }
 }

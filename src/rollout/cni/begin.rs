@@ -1,0 +1,190 @@
+//! How an attempt begins: the one before ends, last good is fixed, numbers go on.
+
+use super::Cx;
+use crate::{
+    api::{
+        cni_upgrade::CniPhase,
+        names::WishHash,
+        status::{Attempt, AttemptKind, IntentKind, LastGood, Nodes, Outcome, PastAttempt, Truth},
+    },
+    manifest::wish::Wish,
+    profile::Profile,
+    rollout::lifecycle::{attempt_id, fresh_token},
+    world::Record,
+};
+
+/// Attempts kept in `status.history`.
+const HISTORY: usize = 10;
+
+impl Cx<'_> {
+    /// A custom resource that lost its status gets it back from the record beside the ledger.
+    pub(super) fn recover(&mut self) {
+        if self.draft.attempt.is_some() {
+            return;
+        }
+        let Some(record) = self.record().filter(|record| record.claim == *self.key).cloned() else { return };
+        self.draft.attempt = Some(record.attempt);
+        self.draft.last_good = Some(record.last_good);
+        self.draft.rollback = record.rollback;
+        self.draft.nodes.baseline = record.baseline;
+        self.enter(record.phase);
+    }
+
+    /// The record of this target, if there is one that can be read.
+    pub(super) fn record(&self) -> Option<&Record> {
+        let seen = self.case.world.records.get(&crate::rollout::record_name(self.case.target))?;
+        seen.is.as_ref().ok().map(|record| &**record).filter(|record| record.target == *self.case.target)
+    }
+
+    /// Starts an attempt forward.
+    pub(super) fn begin_upgrade(&mut self) {
+        let settled = self.attempt().is_none_or(|attempt| {
+            matches!(
+                attempt.outcome,
+                Some(
+                    Outcome::Completed
+                        | Outcome::CompletedWithFailures
+                        | Outcome::AlreadyRuns
+                        | Outcome::Returned
+                        | Outcome::Reverted
+                )
+            )
+        });
+        if settled || self.draft.last_good.is_none() {
+            self.draft.last_good = Some(self.what_runs());
+            self.draft.nodes.baseline = self.unhealthy_now();
+        }
+        self.begin(AttemptKind::Upgrade, self.entry.wish.clone(), Outcome::Superseded);
+        self.draft.target_version = Some(self.spec.target_version.clone());
+        self.enter(CniPhase::Pending);
+        self.turn_intents(IntentKind::Upgrade);
+    }
+
+    /// Starts an attempt back to last good: nothing holds it.
+    pub(super) fn begin_return(&mut self) {
+        let Some(good) = self.draft.last_good.clone() else { return };
+        let wrote = self.attempt().and_then(|attempt| attempt.template.clone());
+        self.begin(AttemptKind::Return, good.wish.clone(), Outcome::Reverted);
+        if let Some(attempt) = &mut self.draft.attempt {
+            attempt.template = wrote;
+        }
+        self.draft.target_version = Some(good.version);
+        self.enter(CniPhase::Rollback);
+        self.turn_intents(IntentKind::PutBack);
+    }
+
+    fn begin(&mut self, kind: AttemptKind, wish: WishHash, left_as: Outcome) {
+        let now = self.now.at;
+        let token =
+            fresh_token(self.entry, &self.target, self.attempt()).then(|| self.entry.token.clone()).flatten();
+        let known = self.target.attempts.iter().map(|attempt| attempt.number);
+        let recorded = self.record().map(|record| record.attempt.number);
+        let mine = self.attempt().map(|attempt| attempt.number);
+        let number = 1 + known.chain(recorded).chain(mine).max().unwrap_or(0);
+        self.leave(left_as);
+        let running = self.running_version();
+        self.draft.current_version = running.or_else(|| self.draft.current_version.take());
+        self.draft.rollback = None;
+        let nodes = &mut self.draft.nodes;
+        *nodes = Nodes {
+            open: std::mem::take(&mut nodes.open),
+            baseline: std::mem::take(&mut nodes.baseline),
+            ..Nodes::default()
+        };
+        self.draft.attempt = Some(Attempt {
+            id: attempt_id(&self.agent.uid, number, &wish, token.as_deref()),
+            number,
+            kind,
+            wish,
+            revision: Some(self.ledger.revision(&self.entry.introduced)),
+            retry_token: token,
+            started_at: now,
+            finished_at: None,
+            outcome: None,
+            canary_cut: std::collections::BTreeMap::new(),
+            template: None,
+        });
+    }
+
+    /// Writes the attempt before into history.
+    fn leave(&mut self, left_as: Outcome) {
+        let Some(attempt) = self.draft.attempt.take() else { return };
+        let line = PastAttempt {
+            id: attempt.id,
+            number: attempt.number,
+            target_version: self.draft.target_version.clone().unwrap_or_default(),
+            wish: attempt.wish,
+            revision: attempt.revision,
+            outcome: attempt.outcome.unwrap_or(left_as),
+            reason: self.draft.rollback.as_ref().map(|rollback| rollback.reason.clone()),
+            finished_at: attempt.finished_at.unwrap_or(self.now.at),
+        };
+        let history = &mut self.draft.history;
+        history.push(line);
+        if history.len() > HISTORY {
+            history.drain(..history.len() - HISTORY);
+        }
+    }
+
+    /// Version of the live template.
+    pub(super) fn running_version(&self) -> Option<String> {
+        self.profile.version(&Profile::template_images(&self.agent.is.template.raw))
+    }
+
+    /// What runs now, as last good of the attempt that begins.
+    fn what_runs(&self) -> LastGood {
+        let version = self.running_version().unwrap_or_default();
+        let before = self.attempt().filter(|_| {
+            self.draft
+                .target_version
+                .as_deref()
+                .is_some_and(|target| crate::manifest::wish::normalise(target) == version)
+        });
+        let (wish, revision) = match before {
+            Some(attempt) => (attempt.wish.clone(), attempt.revision.clone()),
+            None => (self.wish_of(&version), None),
+        };
+        let strategy = self.agent.is.original_strategy.clone();
+        LastGood {
+            version,
+            wish,
+            revision,
+            template: Some(self.agent.is.template.raw.to_string()),
+            template_digest: Some(self.agent.is.template.digest.clone()),
+            strategy: Some(strategy.unwrap_or_else(|| self.agent.is.strategy.as_str().to_owned())),
+        }
+    }
+
+    /// The wish that amounts to a version in the declared scope.
+    fn wish_of(&self, version: &str) -> WishHash {
+        match &self.entry.wished {
+            Wish::Cni { provider, node_selector, .. } => Wish::Cni {
+                provider: provider.clone(),
+                target_version: version.to_owned(),
+                node_selector: node_selector.clone(),
+            }
+            .hash(),
+            wish @ Wish::Service { .. } => wish.hash(),
+        }
+    }
+
+    fn unhealthy_now(&self) -> Vec<crate::api::names::Uid> {
+        let world = self.case.world;
+        let mut agents = std::collections::BTreeMap::new();
+        for (_, pod) in world.pods_of(&self.agent.uid) {
+            if let Some(node) = &pod.is.node {
+                *agents.entry(node).or_insert(false) |= pod.is.ready;
+            }
+        }
+        let bad = |name, node: &crate::world::Node| {
+            node.ready != Truth::True || agents.get(name).is_some_and(|ready| !ready)
+        };
+        world
+            .nodes
+            .iter()
+            .filter(|(name, node)| bad(*name, &node.is))
+            .map(|(_, node)| node.uid.clone())
+            .take(1000)
+            .collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! `Canary`: the first nodes, and the time for which they must hold.
+
+use super::{
+    Cx, Step,
+    verdict::{Tally, Verdict},
+};
+use crate::{
+    api::{cni_upgrade::CniPhase, reasons::Reason, status::IntentKind},
+    diff::{Diff, NodeDiff, NodeState, order},
+    rollout::{
+        guard::{Guard, on},
+        observed,
+        waiting::Waiting,
+    },
+};
+
+impl Cx<'_> {
+    /// The stage.
+    pub(super) fn canary(&mut self) -> Step {
+        let act = self.template_forward();
+        let Some(view) = self.forward() else { return self.cover_refused() };
+        self.settle(&view, act);
+        let Some(view) = self.forward() else { return Step::Stop };
+        let diff = self.classify(&view);
+        let tally = self.canary_tally(&diff);
+        if let Some(step) = self.judge(&tally, Reason::CanaryUnhealthy, &diff) {
+            return step;
+        }
+        let members: Vec<&NodeDiff<'_>> = diff.nodes.iter().filter(|node| self.is_canary(node)).collect();
+        self.draft.nodes.canaries = i32::try_from(members.len()).unwrap_or(i32::MAX);
+        let startable: Vec<&NodeDiff<'_>> = diff
+            .nodes
+            .iter()
+            .filter(|node| matches!(node.state, NodeState::Waiting) && node.in_scope)
+            .filter(|node| self.is_canary(node) || (node.ours_to_repair && !well(node)))
+            .collect();
+        if !startable.is_empty() {
+            let (now, pause) = (self.now.at, observed::advance);
+            self.draft.observed = self.draft.observed.map(|old| pause(Some(old), false, None, 1, now).0);
+            self.start_in_order(&startable, act);
+            return Step::Stop;
+        }
+        self.observe(&tally, act)
+    }
+
+    /// Canaries that were not skipped, and every node that is at the target or on the way to it.
+    fn canary_tally(&self, diff: &Diff<'_>) -> Tally {
+        let mut tally = Tally::default();
+        for node in &diff.nodes {
+            let touched = node.at_goal || node.intent.is_some() || node.failure.is_some();
+            if touched || self.is_canary(node) {
+                tally.add(node);
+            }
+        }
+        tally
+    }
+
+    /// Lets observed time accumulate while the verdict holds; goes on when the period is full.
+    fn observe(&mut self, tally: &Tally, act: bool) -> Step {
+        let goal = self.spec.canary.as_ref().map_or(0, |canary| i64::from(canary.observation_minutes) * 60);
+        let verdict = tally.verdict(self.threshold());
+        let holds = verdict == Verdict::Pass && act && self.draft.nodes.open.is_empty();
+        let live = self.case.world.live_since();
+        let (observed, due) = observed::advance(self.draft.observed, holds, live, goal, self.now.at);
+        let begun = self.draft.observed.is_some() || holds;
+        self.draft.observed = begun.then_some(observed);
+        if !holds {
+            self.wait_for_open();
+            if tally.healthy == 0 && tally.unsettled == 0 {
+                self.wait(Waiting::NoNodes);
+            }
+            return Step::Stop;
+        }
+        if observed.total < goal && on(Guard::Observation) {
+            self.look_at(due);
+            let left = goal - observed.total;
+            let until = observed::later(observed.as_of.unwrap_or(self.now.at), left);
+            self.wait(Waiting::Observing { left, until });
+            return Step::Stop;
+        }
+        if let Some(brake) = self.brakes().into_iter().next() {
+            self.wait(brake);
+            return Step::Stop;
+        }
+        self.enter(CniPhase::RollingOut);
+        Step::Next
+    }
+
+    /// Opens intents for these nodes, unless something holds.
+    pub(super) fn start_in_order(&mut self, startable: &[&NodeDiff<'_>], act: bool) -> usize {
+        let brakes = self.brakes();
+        let held = !act || !brakes.is_empty() || self.losing();
+        for brake in brakes {
+            self.wait(brake);
+        }
+        if held {
+            self.wait_for_open();
+            return 0;
+        }
+        let Some(id) = self.attempt().map(|attempt| attempt.id.clone()) else { return 0 };
+        let mut order = order::sort(startable.iter().copied(), &id);
+        // Control-plane nodes go one at a time, and only when nothing else is in flight or left.
+        let control_plane = order.iter().position(|node| order::control_plane(node));
+        let mut room = self.room();
+        if control_plane == Some(0) {
+            order.truncate(1);
+            room = if self.draft.nodes.open.is_empty() { room.min(1) } else { 0 };
+        } else if let Some(first) = control_plane {
+            order.truncate(first);
+        }
+        let started = self.start(&order, room, IntentKind::Upgrade);
+        self.wait_for_open();
+        started
+    }
+
+    /// The live template cannot be read by the profile any more.
+    pub(super) fn cover_refused(&mut self) -> Step {
+        if let Err(refusal) = self.covered() {
+            self.decision.refusals.push(refusal);
+        }
+        Step::Stop
+    }
+}
+
+/// A node whose agent works, whatever it runs.
+fn well(node: &NodeDiff<'_>) -> bool {
+    node.pod.is_some_and(|(_, pod)| pod.is.ready)
+}

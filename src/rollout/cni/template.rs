@@ -1,0 +1,266 @@
+//! The template: forward by one patch, back by the saved bytes, and the strategy last (`design: cni.md` 1).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{Cx, Step};
+use crate::{
+    api::status::{Outcome, TemplateIntent},
+    diff::Goal,
+    profile::Profile,
+    rollout::{
+        effect::{Effect, ImageChange, StepName},
+        guard::{Guard, on},
+        waiting::{Refusal, Waiting},
+    },
+    world::{Record, Strategy, digest},
+};
+
+/// Image by container of the containers that a profile covers, as `world::Pod::images` names them.
+pub(super) fn by_container(changes: &[ImageChange]) -> BTreeMap<String, String> {
+    changes.iter().map(|change| (container_key(change), change.to.clone())).collect()
+}
+
+/// Images of a template that its profile covers, as they stand.
+pub(super) fn covered_only(profile: &Profile, template: &Value) -> BTreeMap<String, String> {
+    let images = Profile::template_images(template);
+    // The version does not matter: only which containers are covered.
+    let covered = profile.images(template, "0.0.0").unwrap_or_default();
+    covered
+        .iter()
+        .filter_map(|change| images.get_key_value(&container_key(change)))
+        .map(|(container, image)| (container.clone(), image.clone()))
+        .collect()
+}
+
+fn container_key(change: &ImageChange) -> String {
+    if change.init { format!("init:{}", change.container) } else { change.container.clone() }
+}
+
+/// The template as the image changes leave it.
+pub(super) fn patched(template: &Value, changes: &[ImageChange]) -> Value {
+    let mut template = template.clone();
+    for change in changes {
+        let list = if change.init { "initContainers" } else { "containers" };
+        let image = template
+            .get_mut("spec")
+            .and_then(|spec| spec.get_mut(list))
+            .and_then(|list| list.get_mut(change.index))
+            .and_then(|container| container.get_mut("image"));
+        if let Some(image) = image {
+            *image = Value::from(change.to.clone());
+        }
+    }
+    template
+}
+
+/// Changes that change something.
+fn differing(changes: &[ImageChange]) -> Vec<ImageChange> {
+    changes.iter().filter(|change| change.from != change.to).cloned().collect()
+}
+
+impl Cx<'_> {
+    /// Covered image fields of the live template with the images of the target.
+    pub(super) fn covered(&self) -> Result<Vec<ImageChange>, Refusal> {
+        self.profile.images(&self.agent.is.template.raw, &self.spec.target_version)
+    }
+
+    /// Stores the attempt beside the ledger; true when it stands there.
+    pub(super) fn ensure_record(&mut self) -> bool {
+        let (Some(attempt), Some(last_good)) = (self.draft.attempt.clone(), self.draft.last_good.clone())
+        else {
+            return true;
+        };
+        if attempt.outcome == Some(Outcome::AlreadyRuns) {
+            // Nothing was written, so there is nothing to go back to.
+            return true;
+        }
+        let wanted = Record {
+            claim: self.key.clone(),
+            target: self.case.target.clone(),
+            attempt,
+            phase: self.draft.phase,
+            last_good,
+            rollback: self.draft.rollback.clone(),
+            baseline: self.draft.nodes.baseline.clone(),
+        };
+        let stands = self.record().is_some_and(|record| record.attempt.id == wanted.attempt.id);
+        if self.record() != Some(&wanted) {
+            let name = crate::rollout::record_name(self.case.target);
+            let seen = self.case.world.records.get(&name).map(|seen| (seen.uid.clone(), seen.rv));
+            let unit = wanted.attempt.id.to_string();
+            self.want(
+                StepName::RecordAttempt,
+                unit,
+                Effect::RecordAttempt { name, seen, record: Arc::new(wanted) },
+            );
+        }
+        stands || !on(Guard::RecordFirst)
+    }
+
+    /// Brings the live template to the target, under `OnDelete`; true when pods may be deleted.
+    pub(super) fn template_forward(&mut self) -> bool {
+        let Ok(covered) = self.covered() else { return false };
+        let live = &self.agent.is.template;
+        let wrote = digest::of_template(&patched(&live.raw, &covered));
+        let on_delete = self.agent.is.strategy == Strategy::OnDelete;
+        let there = live.digest == wrote && on_delete;
+        let fresh = TemplateIntent {
+            base: live.digest.clone(),
+            wrote: wrote.clone(),
+            applied: there,
+            reasserted: false,
+            strategy_reset: false,
+        };
+        let mut intent =
+            self.attempt().and_then(|attempt| attempt.template.clone()).unwrap_or_else(|| fresh.clone());
+        let ours = live.digest == intent.wrote;
+        let mut patch = false;
+        if !intent.applied {
+            if ours && on_delete {
+                intent.applied = true;
+            } else {
+                if !ours && live.digest != intent.base {
+                    // Somebody edited the template before our patch: the patch starts from there.
+                    intent = TemplateIntent { reasserted: intent.reasserted, ..fresh };
+                }
+                patch = true;
+            }
+        } else if !ours {
+            let images_back = covered_only(self.profile, &live.raw) == self.saved_images();
+            if images_back && !intent.reasserted {
+                intent = TemplateIntent { reasserted: true, ..fresh };
+                patch = true;
+            }
+            self.wait(Waiting::TemplateChanged { images_back });
+        } else if !on_delete {
+            patch = !intent.strategy_reset;
+            intent.strategy_reset = true;
+            self.wait(Waiting::StrategyChanged);
+        }
+        let applied = intent.applied && ours && on_delete;
+        if let Some(attempt) = &mut self.draft.attempt {
+            attempt.template = Some(intent);
+        }
+        if !self.ensure_record() {
+            self.wait(Waiting::Record);
+            return false;
+        }
+        if patch {
+            self.patch_images(differing(&covered));
+        }
+        applied && self.controller_has_seen()
+    }
+
+    fn patch_images(&mut self, images: Vec<ImageChange>) {
+        let remember = self.agent.is.original_strategy.is_none().then_some(self.agent.is.strategy);
+        let unit = format!("{}/{}", self.agent.uid, self.agent.is.template.digest);
+        let effect = Effect::PatchTemplate {
+            agent: self.agent_key.clone(),
+            uid: self.agent.uid.clone(),
+            rv: self.agent.rv,
+            remember,
+            images,
+        };
+        self.want(StepName::PatchTemplate, unit, effect);
+    }
+
+    /// The DaemonSet controller works with the template that we see.
+    fn controller_has_seen(&mut self) -> bool {
+        let (generation, observed) = (self.agent.is.generation, self.agent.is.observed_generation);
+        if observed >= generation || !on(Guard::ControllerSeen) {
+            return true;
+        }
+        self.wait(Waiting::Controller { generation, observed });
+        false
+    }
+
+    /// Puts the saved template back, under `OnDelete`; the goal of the pods when they may be deleted.
+    pub(super) fn template_back(&mut self) -> Option<Goal> {
+        let good = self.draft.last_good.clone()?;
+        let saved: Value = serde_json::from_str(good.template.as_deref()?).ok()?;
+        let live = &self.agent.is.template;
+        let restored = good.template_digest.as_ref() == Some(&live.digest) || !on(Guard::SavedTemplate);
+        let wrote = self.attempt().and_then(|attempt| attempt.template.as_ref()).map(|intent| &intent.wrote);
+        // A return puts back only what is still ours; a failed attempt puts the whole template back.
+        let whole = !self.returning() || wrote.is_none_or(|wrote| *wrote == live.digest);
+        let images_only = !restored && !whole;
+        let images = self.images_back(&saved);
+        if images_only && !images.is_empty() {
+            self.patch_images(images);
+            return None;
+        }
+        if !restored && whole {
+            let unit = format!("{}/{}", self.agent.uid, live.digest);
+            let effect = Effect::RestoreTemplate {
+                agent: self.agent_key.clone(),
+                uid: self.agent.uid.clone(),
+                rv: self.agent.rv,
+                template: Arc::new(saved),
+            };
+            self.want(StepName::RestoreTemplate, unit, effect);
+            return None;
+        }
+        if !self.controller_has_seen() {
+            return None;
+        }
+        let revision = self.case.world.revisions.values().find(|revision| {
+            revision.is.owner.as_ref() == Some(&self.agent.uid) && revision.is.template == live.digest
+        });
+        let Some(revision) = revision else {
+            self.wait(Waiting::Revision);
+            return None;
+        };
+        Some(Goal::Revision(revision.is.hash.clone()))
+    }
+
+    /// Covered image fields of the live template whose image differs from the saved one.
+    fn images_back(&self, saved: &Value) -> Vec<ImageChange> {
+        let old = Profile::template_images(saved);
+        let mut changes = self.covered().unwrap_or_default();
+        for change in &mut changes {
+            if let Some(image) = old.get(&container_key(change)) {
+                change.to.clone_from(image);
+            }
+        }
+        differing(&changes)
+    }
+
+    /// Keeps `OnDelete` while pods are put back one by one.
+    pub(super) fn hold_strategy(&mut self) -> bool {
+        if self.agent.is.strategy == Strategy::OnDelete {
+            return true;
+        }
+        self.patch_images(Vec::new());
+        false
+    }
+
+    /// Gives the update strategy back once every pod is on the template's revision; `Next` when nothing is left.
+    pub(super) fn strategy_back(&mut self) -> Step {
+        let agent = &self.agent.is;
+        let Some(original) = &agent.original_strategy else { return Step::Next };
+        let strategy = if original == Strategy::OnDelete.as_str() {
+            Strategy::OnDelete
+        } else {
+            Strategy::RollingUpdate
+        };
+        if !self.controller_has_seen() {
+            return Step::Stop;
+        }
+        let everywhere = agent.updated == agent.current && agent.current == agent.desired;
+        if !everywhere && on(Guard::StrategyLast) {
+            self.wait(Waiting::StrategyHeld { updated: agent.updated, desired: agent.desired });
+            return Step::Stop;
+        }
+        let unit = self.agent.uid.to_string();
+        let effect = Effect::RestoreStrategy {
+            agent: self.agent_key.clone(),
+            uid: self.agent.uid.clone(),
+            rv: self.agent.rv,
+            strategy,
+        };
+        self.want(StepName::RestoreStrategy, unit, effect);
+        Step::Stop
+    }
+}

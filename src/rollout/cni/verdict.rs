@@ -1,0 +1,181 @@
+//! The verdict over nodes: healthy ÷ (healthy + failed) against the threshold; unknown never passes and never fails.
+
+use super::{Cx, Step};
+use crate::{
+    api::{
+        names::NodeName,
+        reasons::Reason,
+        status::{AttemptKind, Truth},
+    },
+    diff::{Diff, NodeDiff, NodeState, order},
+    rollout::{
+        guard::{Guard, on},
+        observed::{later, seconds},
+        waiting::Waiting,
+    },
+};
+
+/// Seconds for which untouched nodes may stay bad, with nothing in flight, before the verdict fails.
+const LOSS: i64 = 120;
+
+/// A check's verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Pass,
+    Fail,
+    Unknown,
+}
+
+/// Nodes by what they mean for the verdict; nodes that were unhealthy before count nowhere here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) healthy: usize,
+    pub(super) failed: usize,
+    /// In flight or being looked at.
+    pub(super) unsettled: usize,
+    /// Not acted on yet, and startable.
+    pub(super) waiting: usize,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, node: &NodeDiff<'_>) {
+        if node.baseline {
+            return;
+        }
+        match node.state {
+            NodeState::Healthy if node.intent.is_none() => self.healthy += 1,
+            NodeState::Failed(..) => self.failed += 1,
+            NodeState::Healthy
+            | NodeState::Acting
+            | NodeState::Astray
+            | NodeState::Verifying
+            | NodeState::Unsettled => self.unsettled += 1,
+            NodeState::Waiting => self.waiting += 1,
+            NodeState::Skipped(_) | NodeState::Unreachable => {}
+        }
+    }
+
+    /// Passes when all have settled and enough are healthy; fails when that can no longer be reached.
+    pub(super) fn verdict(&self, threshold: f64) -> Verdict {
+        let open = self.unsettled + self.waiting;
+        if !reaches(self.healthy + open, self.failed, threshold) {
+            return Verdict::Fail;
+        }
+        if open > 0 || self.healthy == 0 {
+            return Verdict::Unknown;
+        }
+        Verdict::Pass
+    }
+}
+
+/// good ÷ (good + bad) ≥ threshold; nothing counted reaches nothing and misses nothing.
+fn reaches(good: usize, bad: usize, threshold: f64) -> bool {
+    let number = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+    bad == 0 || number(good) + 1e-9 >= threshold * number(good + bad)
+}
+
+impl Cx<'_> {
+    /// Ends the attempt if it has to end; otherwise notes what keeps new starts back.
+    pub(super) fn judge(&mut self, tally: &Tally, reason: Reason, diff: &Diff<'_>) -> Option<Step> {
+        if self.draft.nodes.failures.len() >= super::window::FAILURES {
+            return Some(self.fail(Reason::TooManyFailures, &self.evidence(tally)));
+        }
+        if tally.verdict(self.threshold()) == Verdict::Fail && on(Guard::FailOnVerdict) {
+            return Some(self.fail(reason, &self.evidence(tally)));
+        }
+        if let Some((reason, evidence)) = self.correlated_loss(diff) {
+            return Some(self.fail(reason, &evidence));
+        }
+        self.adopted_early(diff);
+        None
+    }
+
+    /// Something noted in this pass keeps new starts back.
+    pub(super) fn losing(&self) -> bool {
+        self.decision.waiting.iter().any(|waiting| {
+            matches!(
+                waiting,
+                Waiting::AdoptedEarly { .. }
+                    | Waiting::CorrelatedLoss { .. }
+                    | Waiting::TemplateChanged { .. }
+                    | Waiting::StrategyChanged
+            )
+        })
+    }
+
+    /// Whether a node is one of the canaries of this attempt.
+    pub(super) fn is_canary(&self, node: &NodeDiff<'_>) -> bool {
+        let Some(attempt) = self.attempt() else { return false };
+        let labels = self.spec.canary.as_ref().map(|canary| &canary.node_labels);
+        node.in_scope
+            && !node.baseline
+            && node.node.is.created <= attempt.started_at
+            && labels.is_none_or(|labels| crate::diff::matches(labels, &node.node.is.labels))
+            && order::within(&attempt.canary_cut, node, &attempt.id)
+    }
+
+    /// What a failed verdict says: how many, and the evidence of the first few.
+    fn evidence(&self, tally: &Tally) -> String {
+        let failures = self.draft.nodes.failures.iter().filter(|failure| !failure.in_rollback);
+        let lines: Vec<String> = failures
+            .take(super::window::NAMED)
+            .map(|failure| format!("{}: {} ({})", failure.node, failure.reason, failure.message))
+            .collect();
+        let counted = tally.healthy + tally.failed + tally.unsettled;
+        format!("{} of {counted} nodes failed; {}", tally.failed, lines.join("; "))
+    }
+
+    /// Untouched nodes that turned bad together: why nothing starts, or the reason that ends the attempt.
+    fn correlated_loss(&mut self, diff: &Diff<'_>) -> Option<(Reason, String)> {
+        let lost: Vec<_> = diff.nodes.iter().filter(|node| node.lost_untouched()).collect();
+        let scope = diff.in_scope().count();
+        if lost.len() < 2.max(scope.div_ceil(100)) || !on(Guard::VerdictBeforeStart) {
+            self.draft.nodes.loss_since = None;
+            return None;
+        }
+        let acted = self.first_action();
+        let before_us = lost.iter().any(|node| {
+            let since = node.pod.map_or(node.node.since, |(_, pod)| pod.since.max(node.node.since));
+            acted.is_none_or(|acted| since <= acted)
+        });
+        let names: Vec<NodeName> = super::window::names(lost.iter().map(|node| node.name));
+        self.wait(Waiting::CorrelatedLoss { nodes: names.clone(), before_us });
+        if !self.draft.nodes.open.is_empty() || before_us {
+            self.draft.nodes.loss_since = None;
+            return None;
+        }
+        let since = *self.draft.nodes.loss_since.get_or_insert(self.now.at);
+        let from = self.case.world.live_since().map_or(since, |live| since.max(live));
+        if seconds(from, self.now.at) < LOSS {
+            self.look_at(Some(later(from, LOSS)));
+            return None;
+        }
+        let list: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let evidence =
+            format!("{} nodes that were not touched turned bad, among them {}", lost.len(), list.join(", "));
+        Some((Reason::CorrelatedLoss, evidence))
+    }
+
+    /// When the first node of this attempt could have been acted on.
+    fn first_action(&self) -> Option<jiff::Timestamp> {
+        let attempt = self.attempt().filter(|attempt| attempt.kind == AttemptKind::Upgrade)?;
+        let mine = self.draft.transitions.iter().filter(|transition| transition.attempt == attempt.number);
+        mine.filter(|transition| transition.phase != "Pending").map(|transition| transition.at).min()
+    }
+
+    /// Nodes that came onto the target by themselves and are not healthy: nobody new starts meanwhile.
+    fn adopted_early(&mut self, diff: &Diff<'_>) {
+        let unwell = |node: &&NodeDiff<'_>| {
+            node.at_goal
+                && node.intent.is_none()
+                && node.failure.is_none()
+                && !node.baseline
+                && node.node.is.ready == Truth::True
+                && matches!(node.state, NodeState::Unsettled)
+        };
+        let nodes = super::window::names(diff.nodes.iter().filter(unwell).map(|node| node.name));
+        if !nodes.is_empty() && on(Guard::VerdictBeforeStart) {
+            self.wait(Waiting::AdoptedEarly { nodes });
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Conditions by kstatus' rules: `Ready` always, `Reconciling` and `Stalled` only while true.
+
+use jiff::Timestamp;
+
+use crate::api::{
+    reasons::Reason,
+    status::{Condition, Truth},
+};
+
+/// Longest message of a condition, in characters.
+const MESSAGE: usize = 1500;
+
+/// The conditions of one status, for one generation and time.
+#[derive(Debug)]
+pub(super) struct Conditions<'a> {
+    list: &'a mut Vec<Condition>,
+    generation: i64,
+    now: Timestamp,
+}
+
+impl<'a> Conditions<'a> {
+    /// Opens a list of conditions for changes.
+    pub(super) fn of(list: &'a mut Vec<Condition>, generation: i64, now: Timestamp) -> Self {
+        Self { list, generation, now }
+    }
+
+    /// Sets one condition; the time of transition moves only when its status does.
+    pub(super) fn set(&mut self, kind: &str, status: Truth, reason: Reason, message: impl Into<String>) {
+        let message: String = message.into().chars().take(MESSAGE).collect();
+        let old = self.list.iter().find(|condition| condition.r#type == kind);
+        let since = old.filter(|old| old.status == status).map_or(self.now, |old| old.last_transition_time);
+        let new = Condition {
+            r#type: kind.to_owned(),
+            status,
+            reason: reason.as_str().to_owned(),
+            message,
+            last_transition_time: since,
+            observed_generation: Some(self.generation),
+        };
+        self.list.retain(|condition| condition.r#type != kind);
+        self.list.push(new);
+        self.list.sort_by(|a, b| a.r#type.cmp(&b.r#type));
+    }
+
+    /// Takes conditions out that are not true any more.
+    pub(super) fn clear(&mut self, kinds: &[&str]) {
+        self.list.retain(|condition| !kinds.contains(&condition.r#type.as_str()));
+    }
+
+    /// Ready: all is as declared.
+    pub(super) fn ready(&mut self, reason: Reason, message: impl Into<String>) {
+        self.set("Ready", Truth::True, reason, message);
+        self.clear(&["Reconciling", "Stalled"]);
+    }
+
+    /// On the way: not ready, reconciling.
+    pub(super) fn reconciling(&mut self, reason: Reason, message: impl Into<String>) {
+        let message = message.into();
+        self.set("Ready", Truth::False, reason, message.clone());
+        self.set("Reconciling", Truth::True, reason, message);
+        self.clear(&["Stalled"]);
+    }
+
+    /// Stuck until people change something.
+    pub(super) fn stalled(&mut self, reason: Reason, message: impl Into<String>) {
+        let message = message.into();
+        self.set("Ready", Truth::False, reason, message.clone());
+        self.set("Stalled", Truth::True, reason, message);
+        self.clear(&["Reconciling"]);
+    }
+}
