@@ -98,8 +98,11 @@ pub(super) fn tracked(
     for id in path {
         let commit = repository.find_commit(id)?;
         let Contents { files, skipped } = reader.contents(&places_of(&commit, &query.paths)?)?;
-        let Some(left) = room.checked_sub(files.len() + skipped.len()) else { break };
-        room = left;
+        let needed = files.len() + skipped.len();
+        if needed > room && !read.steps.is_empty() {
+            break;
+        }
+        room = room.saturating_sub(needed);
         let changed = changed(repository, &commit)?;
         read.steps.push(CommitStep { commit: info(&commit), files, skipped: listed(skipped), changed });
     }

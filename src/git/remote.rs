@@ -2,14 +2,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use git2::{
-    AutotagOption, Direction, ErrorClass, ErrorCode, FetchOptions, Oid, ProxyOptions, PushOptions,
-    RemoteRedirect, Repository,
+    AutotagOption, Direction, ErrorClass, ErrorCode, FetchOptions, FetchPrune, Oid, ProxyOptions,
+    PushOptions, RemoteRedirect, Repository,
 };
 
 use super::{
@@ -51,8 +51,8 @@ pub struct Git2Remote {
     dir: PathBuf,
     credentials: Option<PathBuf>,
     clone: Repository,
-    /// Branches asked for so far; each look brings all of them up to date.
-    branches: BTreeSet<String>,
+    /// Branches asked for so far, and whether the remote was looked at since; a look brings all of them up to date.
+    branches: BTreeMap<String, bool>,
     tracked_blobs: BlobCache,
     status_blobs: BlobCache,
 }
@@ -86,29 +86,40 @@ impl Git2Remote {
             dir,
             credentials: options.credentials,
             clone,
-            branches: BTreeSet::new(),
+            branches: BTreeMap::new(),
             tracked_blobs: BlobCache::default(),
             status_blobs: BlobCache::default(),
         })
     }
 
-    /// Brings all branches asked for so far, and this one, up to date.
-    fn sync(&mut self, branch: &str) -> Result<(), GitError> {
-        self.branches.insert(branch.to_owned());
-        let credentials = Credentials::read(self.credentials.as_deref())?;
+    /// From now on keeps this branch up to date.
+    fn follow(&mut self, branch: &str) -> Result<(), GitError> {
+        if !git2::Reference::is_valid_name(&full(branch)) {
+            return Err(GitError::Clone(format!("{branch:?} is not a valid branch name")));
+        }
+        self.branches.entry(branch.to_owned()).or_default();
+        Ok(())
+    }
+
+    /// Brings all branches up to date.
+    fn sync(&mut self) -> Result<(), GitError> {
         if store::is_worn(&self.clone) {
             return self.make_anew();
         }
-        fetch(&self.clone, &self.url, &credentials, &self.branches)
+        let credentials = Credentials::read(self.credentials.as_deref())?;
+        fetch(&self.clone, &self.url, &credentials, self.branches.keys())?;
+        self.branches.values_mut().for_each(|looked| *looked = true);
+        Ok(())
     }
 
     /// Clones into a fresh folder and swaps it in; the old clone stays in place until that has worked.
     fn make_anew(&mut self) -> Result<(), GitError> {
         let credentials = Credentials::read(self.credentials.as_deref())?;
         let fresh = store::init_beside(&self.dir).map_err(|error| in_clone(&error))?;
-        fetch(&fresh, &self.url, &credentials, &self.branches)?;
+        fetch(&fresh, &self.url, &credentials, self.branches.keys())?;
         drop(fresh);
         self.clone = store::swap_in(&self.dir).map_err(|error| in_clone(&error))?;
+        self.branches.values_mut().for_each(|looked| *looked = true);
         Ok(())
     }
 
@@ -134,12 +145,19 @@ impl Git2Remote {
             None => None,
         };
         if parent.is_some_and(|parent| self.clone.find_commit(parent).is_err()) {
-            self.sync(&new.branch)?;
+            self.sync()?;
             if parent.is_some_and(|parent| self.clone.find_commit(parent).is_err()) {
                 return Ok(Pushed::Moved(self.tip(&new.branch)?.map(read::name)));
             }
         }
-        let ours = commit::write(&self.clone, new).map_err(|error| in_clone(&error))?;
+        let ours = match commit::write(&self.clone, new) {
+            Ok(ours) => ours,
+            // A path or a name that cannot be in a commit; another clone would not take it either.
+            Err(error) if matches!(error.class(), ErrorClass::Tree | ErrorClass::Invalid) => {
+                return Ok(Pushed::Refused(error.message().to_owned()));
+            }
+            Err(error) => return Err(in_clone(&error)),
+        };
         let answer = match self.url.local_path() {
             Some(path) => push_locally(path, new, parent, ours)?,
             None => self.push_over_network(new, parent, ours)?,
@@ -148,6 +166,7 @@ impl Git2Remote {
             self.clone
                 .reference(&full(&new.branch), ours, true, "pushed")
                 .map_err(|error| in_clone(&error))?;
+            self.branches.insert(new.branch.clone(), true);
             return Ok(Pushed::Done(read::name(ours)));
         }
         self.settle(&new.branch, parent, ours, answer)
@@ -161,7 +180,7 @@ impl Git2Remote {
         ours: Oid,
         answer: Answer,
     ) -> Result<Pushed, GitError> {
-        match (self.sync(branch), &answer) {
+        match (self.sync(), &answer) {
             (Err(_), Answer::Unclear(first)) => return Err(first.clone()),
             (result, _) => result?,
         }
@@ -235,17 +254,19 @@ impl Git2Remote {
 
 impl Remote for Git2Remote {
     fn tracked(&mut self, query: &TrackedQuery) -> Result<Tracked, GitError> {
+        self.follow(&query.branch)?;
         self.healing(|this| {
-            this.sync(&query.branch)?;
+            this.sync()?;
             let head = this.tip(&query.branch)?;
             read::tracked(&this.clone, &mut this.tracked_blobs, query, head).map_err(|error| in_clone(&error))
         })
     }
 
     fn status(&mut self, branch: &str) -> Result<StatusBranch, GitError> {
+        self.follow(branch)?;
         self.healing(|this| {
-            if !this.branches.contains(branch) {
-                this.sync(branch)?;
+            if this.branches.get(branch) != Some(&true) {
+                this.sync()?;
             }
             let tip = this.tip(branch)?;
             read::status(&this.clone, &mut this.status_blobs, tip).map_err(|error| in_clone(&error))
@@ -253,59 +274,35 @@ impl Remote for Git2Remote {
     }
 
     fn push(&mut self, commit: &NewCommit) -> Result<Pushed, GitError> {
-        self.branches.insert(commit.branch.clone());
+        self.follow(&commit.branch)?;
         self.healing(|this| this.push_once(commit))
     }
 }
 
 /// Fetches what moved, in one connection, and forgets branches that are gone.
-fn fetch(
+fn fetch<'a>(
     clone: &Repository,
     url: &RemoteUrl,
     credentials: &Credentials,
-    branches: &BTreeSet<String>,
+    branches: impl Iterator<Item = &'a String>,
 ) -> Result<(), GitError> {
+    let specs: Vec<String> = branches.map(|branch| format!("+{0}:{0}", full(branch))).collect();
     let mut remote = clone.remote_anonymous(url.as_str()).map_err(|error| in_clone(&error))?;
     let mut connection = remote
         .connect_auth(Direction::Fetch, Some(credentials.callbacks(url)), Some(proxy(url)))
         .map_err(|error| credentials.network_error(&error))?;
-    let heads: BTreeMap<String, Oid> = connection
-        .list()
-        .map_err(|error| credentials.network_error(&error))?
-        .iter()
-        .map(|head| (head.name().to_owned(), head.oid()))
-        .collect();
-    let mut moved = Vec::new();
-    for name in branches.iter().map(|branch| full(branch)) {
-        if !git2::Reference::is_valid_name(&name) {
-            return Err(GitError::Clone(format!("{name} is not a valid branch")));
-        }
-        match heads.get(&name) {
-            Some(head) if clone.refname_to_id(&name) == Ok(*head) && clone.find_commit(*head).is_ok() => {}
-            Some(_) => moved.push(format!("+{name}:{name}")),
-            None => forget(clone, &name).map_err(|error| in_clone(&error))?,
-        }
-    }
-    if moved.is_empty() {
-        return Ok(());
-    }
     let mut options = FetchOptions::new();
     options
         .remote_callbacks(credentials.callbacks(url))
         .proxy_options(proxy(url))
         .follow_redirects(RemoteRedirect::None)
         .download_tags(AutotagOption::None)
-        .update_fetchhead(false);
-    let fetched = connection.remote().fetch(&moved, Some(&mut options), None);
+        .update_fetchhead(false)
+        .prune(FetchPrune::On);
+    // libgit2 downloads nothing when it has all tips. Listing the refs here instead would panic on a name that is not
+    // UTF-8, which anybody who may push a branch can make.
+    let fetched = connection.remote().fetch(&specs, Some(&mut options), None);
     fetched.map_err(|error| credentials.transfer_error(&error))
-}
-
-fn forget(clone: &Repository, name: &str) -> Result<(), git2::Error> {
-    match clone.find_reference(name) {
-        Ok(mut reference) => reference.delete(),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 /// Writes the objects into a repository of this machine and moves the ref only if it is still at the parent; libgit2's

@@ -212,6 +212,18 @@ fn removing_everything_leaves_an_empty_tree() {
 }
 
 #[test]
+fn a_path_that_cannot_be_in_a_commit_is_refused() {
+    let lab = Lab::new(Over::Path);
+    let c0 = lab.bare.commit("main", &[("a.yaml", "x")]);
+    let mut remote = lab.open("a");
+    for path in ["../a.yaml", "/a.yaml", "a//b.yaml", ".git/hooks/pre-receive", "./a.yaml"] {
+        let pushed = remote.push(&writes("main", Some(&c0), &[(path, "y")]));
+        assert!(matches!(pushed, Ok(Pushed::Refused(_))), "{path}: {pushed:?}");
+    }
+    assert_eq!(lab.bare.tip("main").unwrap(), c0);
+}
+
+#[test]
 fn a_branch_that_is_checked_out_is_left_alone() {
     let lab = Lab::new(Over::Path);
     let dir = lab.clones.path().join("work");

@@ -66,6 +66,19 @@ fn a_server_that_fails_is_told_from_one_that_refuses() {
 }
 
 #[test]
+fn a_status_branch_that_was_never_looked_at_is_not_taken_for_absent() {
+    let lab = Lab::new(Over::Http);
+    let tip = lab.bare.commit("trunkline/status/prod-1", &[("README.md", "x")]);
+    let mut remote = lab.open("a");
+    lab.server.behave(Behaviour::Unavailable);
+    for _ in 0..2 {
+        assert!(matches!(remote.status("trunkline/status/prod-1"), Err(GitError::Unreachable(_))));
+    }
+    lab.server.behave(Behaviour::Serve);
+    assert_eq!(remote.status("trunkline/status/prod-1").unwrap().tip.unwrap().as_str(), tip);
+}
+
+#[test]
 fn a_local_repository_that_is_away_is_unreachable() {
     let lab = Lab::new(Over::Path);
     let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
@@ -92,6 +105,15 @@ fn a_damaged_clone_is_made_anew() {
 
         fs::write(dir.join("HEAD"), "rubbish").unwrap();
         fs::remove_dir_all(dir.join("refs")).unwrap();
+        assert_eq!(ids(&read(&mut lab.open("a"), &[""], Some(&c0)).unwrap()), [c1.as_str()]);
+
+        fs::write(dir.join("refs/heads/main"), "").unwrap();
+        assert_eq!(ids(&read(&mut lab.open("a"), &[""], Some(&c0)).unwrap()), [c1.as_str()]);
+
+        for pack in fs::read_dir(dir.join("objects/pack")).unwrap().map(|entry| entry.unwrap().path()) {
+            fs::remove_file(&pack).unwrap();
+            fs::write(&pack, "torn").unwrap();
+        }
         assert_eq!(ids(&read(&mut lab.open("a"), &[""], Some(&c0)).unwrap()), [c1.as_str()]);
 
         let mut running = lab.open("a");
@@ -124,6 +146,46 @@ fn locks_of_a_killed_process_do_not_block() {
         fs::write(dir.join("refs/heads/main.lock"), "").unwrap();
         assert_eq!(read(&mut remote, &[""], None).unwrap().head.unwrap().as_str(), c1);
     }
+}
+
+#[test]
+fn a_clone_of_very_many_fetches_is_made_anew() {
+    let lab = Lab::new(Over::Path);
+    let mut remote = lab.open("a");
+    lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+    read(&mut remote, &[""], None).unwrap();
+    let packs = lab.clones.path().join("a/objects/pack");
+    for number in 0..300 {
+        fs::write(packs.join(format!("pack-{number}.pack")), "").unwrap();
+    }
+    assert!(read(&mut remote, &[""], None).unwrap().head.is_some());
+    assert!(fs::read_dir(&packs).unwrap().count() < 10);
+}
+
+#[test]
+fn a_branch_whose_name_is_not_utf8_disturbs_nobody() {
+    use std::os::unix::ffi::OsStrExt;
+    for over in BOTH {
+        let lab = Lab::new(over);
+        let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+        let odd = std::ffi::OsStr::from_bytes(b"refs/heads/\xff");
+        fs::write(lab.bare.path().join(odd), format!("{c0}\n")).unwrap();
+        let mut remote = lab.open("a");
+        assert_eq!(read(&mut remote, &[""], None).unwrap().head.unwrap().as_str(), c0);
+        let pushed = remote.push(&writes("main", Some(&c0), &[("a.yaml", "a: 1")]));
+        assert!(matches!(pushed, Ok(Pushed::Done(_))));
+    }
+}
+
+#[test]
+fn a_branch_name_that_git_does_not_allow_is_said_to_be_one() {
+    let lab = Lab::new(Over::Path);
+    let mut remote = lab.open("a");
+    for branch in ["a*", "a..b", "", "a b"] {
+        let looked = remote.status(branch);
+        assert!(matches!(looked, Err(GitError::Clone(_))), "{branch}: {looked:?}");
+    }
+    assert!(remote.status("main").is_ok());
 }
 
 #[test]
