@@ -21,6 +21,8 @@ use crate::secret::Secret;
 const TOKEN_USER: &str = "x-access-token";
 /// User of an ssh connection where neither URL nor folder names one.
 const SSH_USER: &str = "git";
+/// Said of a server whose key is not known; libgit2 keeps the code of a refusal, but not its text.
+const UNKNOWN_HOST: &str = "the key of the ssh server is not in known_hosts of the credentials folder";
 /// Bytes of a foreign text that are kept.
 const MAX_TEXT: usize = 1024;
 
@@ -147,8 +149,9 @@ impl Credentials {
         let text = self.printable(error.message());
         // libgit2 has no error code for an HTTP status.
         let forbidden = ["status code: 401", "status code: 403"].iter().any(|status| text.contains(status));
-        let host_key = error.code() == ErrorCode::Certificate && error.class() == ErrorClass::Ssh;
-        if error.code() == ErrorCode::Auth || forbidden || host_key {
+        if error.code() == ErrorCode::Certificate && error.class() == ErrorClass::Ssh {
+            GitError::Unauthorised(UNKNOWN_HOST.to_owned())
+        } else if error.code() == ErrorCode::Auth || forbidden {
             GitError::Unauthorised(text)
         } else {
             GitError::Unreachable(text)

@@ -240,10 +240,9 @@ impl Git2Remote {
             (Err(error), _) => return Err(credentials.network_error(&error)),
             (Ok(()), Some(None)) => Answer::Accepted,
             (Ok(()), Some(Some(reason))) => {
-                let text = text.into_inner();
-                Answer::Refused(
-                    credentials.printable(&format!("{reason}: {}", String::from_utf8_lossy(&text))),
-                )
+                let said = credentials.printable(&String::from_utf8_lossy(&text.into_inner()));
+                let separator = if said.is_empty() { "" } else { ": " };
+                Answer::Refused(credentials.printable(&format!("{reason}{separator}{said}")))
             }
             (Ok(()), None) => {
                 Answer::Unclear(GitError::Unreachable("the server did not say how the push ended".into()))

@@ -1,8 +1,13 @@
 //! A bare repository with commits made for a test.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Once,
+    time::Duration,
+};
 
 use git2::{Index, IndexEntry, IndexTime, Oid, Repository, Signature, Time};
+use trunkline::git::{Git2Remote, GitOptions};
 
 /// A bare repository; ids are deterministic, since times and names are.
 #[derive(Clone)]
@@ -27,6 +32,7 @@ pub(crate) enum Entry<'a> {
 impl Bare {
     /// Makes an empty repository in which `main` is the default branch.
     pub(crate) fn init(path: &Path) -> Self {
+        settle_process_options();
         let repository = Repository::init_bare(path).unwrap();
         repository.set_head("refs/heads/main").unwrap();
         Self(path.to_owned())
@@ -132,6 +138,23 @@ impl Bare {
         let blob = repository.find_blob(entry.id()).unwrap();
         Some((entry.filemode(), String::from_utf8(blob.content().to_vec()).unwrap()))
     }
+}
+
+/// Process-wide options of libgit2 must be set before other threads use it; opening any remote sets them.
+fn settle_process_options() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let options = GitOptions {
+            url: "https://git.example.com/a".into(),
+            clone_dir: dir.path().join("clone"),
+            credentials: None,
+            allow_local: false,
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(20),
+        };
+        drop(Git2Remote::open(options).unwrap());
+    });
 }
 
 fn entry_at(path: &str, id: Oid, mode: u32) -> IndexEntry {

@@ -142,6 +142,8 @@ fn a_refusal_carries_the_servers_text_without_secrets() {
     let text = "pre-receive hook declined: Not allowed to push to protected branch main, ***";
     assert_eq!(remote.push(&new).unwrap(), Pushed::Refused(text.into()));
     assert_eq!(lab.bare.tip("main").unwrap(), c0);
+    lab.server.refuse_pushes("");
+    assert_eq!(remote.push(&new).unwrap(), Pushed::Refused("pre-receive hook declined".into()));
     lab.server.allow_pushes();
     done(&remote.push(&new).unwrap());
 }
