@@ -12,6 +12,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Number, Value};
 
+/// A structural schema, as in a CustomResourceDefinition.
+pub type Schema = JSONSchemaProps;
+
 /// One step from a value into it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathElement {
@@ -40,6 +43,12 @@ impl FieldPath {
 
     fn with(&self, element: PathElement) -> Self {
         Self(self.0.iter().cloned().chain([element]).collect())
+    }
+
+    /// The path without its last step; of the root the root.
+    #[must_use]
+    pub fn parent(&self) -> Self {
+        Self(self.0.split_last().map(|(_, before)| before.to_vec()).unwrap_or_default())
     }
 
     /// The last key, if the path ends with one.
@@ -96,21 +105,54 @@ impl fmt::Display for Violation {
 }
 
 /// Every breach of type, presence and range, in the order of the schema. Unknown fields are none: they are pruned.
-pub fn validate(schema: &JSONSchemaProps, value: &Value) -> Vec<Violation> {
+pub fn validate(schema: &Schema, value: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
     check(schema, value, &FieldPath::default(), &mut found);
     found
 }
 
 /// Fields that `prune` would drop.
-pub fn unknown_fields(schema: &JSONSchemaProps, value: &Value) -> Vec<Violation> {
+pub fn unknown_fields(schema: &Schema, value: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
     unknown(schema, value, &FieldPath::default(), &mut found);
     found
 }
 
+/// Names of the fields that the mapping at a path can have; none when it takes any key.
+pub fn field_names<'s>(root: &'s Schema, path: &FieldPath) -> Vec<&'s str> {
+    let mut schema = Some(root);
+    for element in &path.0 {
+        schema = schema.and_then(|schema| match element {
+            PathElement::Key(key) => inner(schema, key),
+            PathElement::Index(_) => item_schema(schema),
+        });
+    }
+    schema
+        .and_then(|schema| schema.properties.as_ref())
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+/// Path of the first field of a spec that has this name.
+pub fn find_field(root: &Schema, name: &str) -> Option<FieldPath> {
+    let spec = FieldPath::default().key("spec");
+    field_below(inner(root, "spec")?, &spec, name)
+}
+
+fn field_below(schema: &Schema, path: &FieldPath, name: &str) -> Option<FieldPath> {
+    let fields = || schema.properties.iter().flatten();
+    if fields().any(|(field, _)| field == name) {
+        return Some(path.key(name));
+    }
+    fields()
+        .find_map(|(field, schema)| field_below(schema, &path.key(field), name))
+        .or_else(|| field_below(item_schema(schema)?, path, name))
+}
+
 /// Drops the fields that the schema does not name.
-pub fn prune(schema: &JSONSchemaProps, value: &mut Value) {
+pub fn prune(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|key, _| is_known(schema, key));
@@ -132,7 +174,7 @@ pub fn prune(schema: &JSONSchemaProps, value: &mut Value) {
 }
 
 /// Fills in the defaults of absent fields; a null where the schema wants a value counts as absent.
-pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
+pub fn fill_defaults(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (key, schema) in schema.properties.iter().flatten() {
@@ -184,13 +226,13 @@ fn whole(number: &Number) -> Option<i64> {
     })
 }
 
-fn is_resource(schema: &JSONSchemaProps) -> bool {
+fn is_resource(schema: &Schema) -> bool {
     let names = schema.properties.as_ref();
     names.is_some_and(|names| ["apiVersion", "kind", "metadata"].iter().all(|name| names.contains_key(*name)))
 }
 
 /// Schema of a key; none for `metadata` of a whole object and for what is kept without a schema.
-fn inner<'s>(schema: &'s JSONSchemaProps, key: &str) -> Option<&'s JSONSchemaProps> {
+fn inner<'s>(schema: &'s Schema, key: &str) -> Option<&'s Schema> {
     if key == "metadata" && is_resource(schema) {
         return None;
     }
@@ -201,7 +243,7 @@ fn inner<'s>(schema: &'s JSONSchemaProps, key: &str) -> Option<&'s JSONSchemaPro
     })
 }
 
-fn is_known(schema: &JSONSchemaProps, key: &str) -> bool {
+fn is_known(schema: &Schema, key: &str) -> bool {
     let free = matches!(
         &schema.additional_properties,
         Some(JSONSchemaPropsOrBool::Bool(true) | JSONSchemaPropsOrBool::Schema(_))
@@ -210,14 +252,14 @@ fn is_known(schema: &JSONSchemaProps, key: &str) -> bool {
         || schema.properties.as_ref().is_some_and(|properties| properties.contains_key(key))
 }
 
-fn item_schema(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
+fn item_schema(schema: &Schema) -> Option<&Schema> {
     match &schema.items {
         Some(JSONSchemaPropsOrArray::Schema(schema)) => Some(schema),
         Some(JSONSchemaPropsOrArray::Schemas(_)) | None => None,
     }
 }
 
-fn unknown(schema: &JSONSchemaProps, value: &Value, path: &FieldPath, found: &mut Vec<Violation>) {
+fn unknown(schema: &Schema, value: &Value, path: &FieldPath, found: &mut Vec<Violation>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
@@ -241,7 +283,7 @@ fn unknown(schema: &JSONSchemaProps, value: &Value, path: &FieldPath, found: &mu
     }
 }
 
-fn check(schema: &JSONSchemaProps, value: &Value, path: &FieldPath, found: &mut Vec<Violation>) {
+fn check(schema: &Schema, value: &Value, path: &FieldPath, found: &mut Vec<Violation>) {
     if value.is_null() && schema.nullable == Some(true) {
         return;
     }
@@ -265,12 +307,7 @@ fn check(schema: &JSONSchemaProps, value: &Value, path: &FieldPath, found: &mut 
     }
 }
 
-fn check_object(
-    schema: &JSONSchemaProps,
-    map: &Map<String, Value>,
-    path: &FieldPath,
-    found: &mut Vec<Violation>,
-) {
+fn check_object(schema: &Schema, map: &Map<String, Value>, path: &FieldPath, found: &mut Vec<Violation>) {
     for name in schema.required.iter().flatten().filter(|name| !map.contains_key(*name)) {
         let message = format!("required field `{name}` is missing");
         found.push(Violation { path: path.key(name), kind: ViolationKind::Missing, message });
@@ -295,7 +332,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
+fn wrong_type(schema: &Schema, value: &Value) -> Option<String> {
     let (wanted, fits) = if schema.x_kubernetes_int_or_string == Some(true) {
         ("an integer or a string", matches!(type_of(value), "an integer" | "a string"))
     } else {
@@ -312,7 +349,7 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     (!fits).then(|| format!("must be {wanted}, is {}", type_of(value)))
 }
 
-fn out_of_range(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
+fn out_of_range(schema: &Schema, value: &Value) -> Option<String> {
     if let Some(allowed) = &schema.enum_
         && !allowed.iter().any(|one| one.0 == *value)
     {
@@ -337,7 +374,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn out_of_bounds(schema: &JSONSchemaProps, number: f64) -> Option<String> {
+fn out_of_bounds(schema: &Schema, number: f64) -> Option<String> {
     let (least, most) = (schema.minimum, schema.maximum);
     let fits = least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);
     if fits {
@@ -351,7 +388,7 @@ fn out_of_bounds(schema: &JSONSchemaProps, number: f64) -> Option<String> {
     })
 }
 
-fn wrong_text(schema: &JSONSchemaProps, text: &str) -> Option<String> {
+fn wrong_text(schema: &Schema, text: &str) -> Option<String> {
     let length = text.chars().count();
     wrong_count(length, schema.min_length, schema.max_length, "characters").or_else(|| {
         let pattern = schema.pattern.as_deref()?;

@@ -1,8 +1,13 @@
 //! Bytes to declarations and diagnostics.
 
 mod diagnostic;
+mod document;
 mod nearest;
+mod parse;
+mod rules;
+mod scalar;
 pub mod source;
+pub mod stream;
 pub mod tree;
 pub mod wish;
 pub mod yaml;
@@ -13,11 +18,9 @@ use serde_json::Value;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use nearest::nearest;
+pub use parse::read;
 
-use crate::{
-    api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash},
-    world::git::Files,
-};
+use crate::api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash};
 
 /// A typed, checked manifest.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,10 +67,4 @@ pub struct Reading {
     pub hiding: BTreeSet<String>,
     /// What is wrong, and where.
     pub diagnostics: Vec<Diagnostic>,
-}
-
-/// Reads all files together; `known` are files in which declarations stood before.
-pub fn read(files: &Files, known: &BTreeSet<String>) -> Reading {
-    let _ = (files, known);
-    Reading::default()
 }

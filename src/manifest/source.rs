@@ -46,6 +46,11 @@ impl<'t> Source<'t> {
         }
     }
 
+    /// Columns before a byte in its line.
+    pub fn indent(&self, byte: usize) -> usize {
+        usize::try_from(self.position(byte).column).unwrap_or(usize::MAX).saturating_sub(1)
+    }
+
     /// A line without its line end; empty when there is none.
     pub fn line(&self, line: u32) -> &'t str {
         let Some(at) = usize::try_from(line).ok().and_then(|line| line.checked_sub(1)) else { return "" };

@@ -1,0 +1,243 @@
+//! What a schema cannot say: identity, metadata, and fields whose rule is not built yet.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{
+    Code, nearest,
+    tree::{Fault, Node},
+};
+use crate::api::{ClaimKey, ClaimKind, schema::FieldPath};
+
+/// Fields of `metadata` that Kubernetes knows.
+const METADATA: [&str; 15] = [
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "generateName",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+];
+
+fn path(keys: &[&str]) -> FieldPath {
+    keys.iter().fold(FieldPath::default(), |path, key| path.key(key))
+}
+
+/// Bytes of the value at a path, else of the deepest key on the way there.
+fn place(root: &Node, keys: &[&str]) -> Range<usize> {
+    let at = root.locate(&path(keys));
+    if at.whole && !at.value.span.is_empty() {
+        return at.value.span.clone();
+    }
+    at.key.map_or(root.span.start..root.span.start, |key| key.span.clone())
+}
+
+fn bad(root: &Node, keys: &[&str], message: impl Into<String>) -> Fault {
+    Fault::new(place(root, keys), Code::BadMetadata, message)
+}
+
+/// Kind, namespace and name, with the bytes of the name.
+pub(super) fn identity(
+    kind: ClaimKind,
+    root: &Node,
+    value: &Value,
+) -> Result<(ClaimKey, Range<usize>), Vec<Fault>> {
+    let mut faults = Vec::new();
+    let name = text(root, value, "name", &mut faults);
+    match name {
+        Some(name) if !is_subdomain(name) => {
+            let message = format!("`{name}` is no valid name");
+            let help = "use small letters, digits, `-` and `.`, at most 253, a letter or digit at both ends";
+            faults.push(bad(root, &["metadata", "name"], message).help(help));
+        }
+        None if faults.is_empty() => {
+            let fault = bad(root, &["metadata", "name"], "the object has no `metadata.name`");
+            faults
+                .push(fault.help("add `name: …` under `metadata`; `generateName` cannot be followed in Git"));
+        }
+        Some(_) | None => {}
+    }
+    let namespace = text(root, value, "namespace", &mut faults);
+    faults.extend(bad_namespace(kind, root, namespace));
+    match (name, faults.is_empty()) {
+        (Some(name), true) => {
+            let key = ClaimKey { kind, namespace: namespace.map(str::to_owned), name: name.to_owned() };
+            Ok((key, place(root, &["metadata", "name"])))
+        }
+        (Some(_) | None, _) => Err(faults),
+    }
+}
+
+fn bad_namespace(kind: ClaimKind, root: &Node, namespace: Option<&str>) -> Option<Fault> {
+    match (kind.namespaced(), namespace) {
+        (true, None) => {
+            let message = format!("a {} needs `metadata.namespace`", kind.kind());
+            Some(
+                bad(root, &["metadata", "namespace"], message)
+                    .help("add the namespace of the Service that it is about"),
+            )
+        }
+        (false, Some(_)) => {
+            let message =
+                format!("a {} has no namespace: it is about nodes of the whole cluster", kind.kind());
+            Some(bad(root, &["metadata", "namespace"], message).help("remove `namespace`"))
+        }
+        (true, Some(namespace)) if !is_label(namespace) => {
+            let message = format!("`{namespace}` is no valid namespace");
+            let help = "use small letters, digits and `-`, at most 63, a letter or digit at both ends";
+            Some(bad(root, &["metadata", "namespace"], message).help(help))
+        }
+        (true, Some(_)) | (false, None) => None,
+    }
+}
+
+/// A text of `metadata`; null and empty count as absent, anything else is a fault.
+fn text<'v>(root: &Node, value: &'v Value, field: &str, faults: &mut Vec<Fault>) -> Option<&'v str> {
+    match value.get("metadata")?.get(field)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+        other => {
+            let message = format!("metadata.{field}: must be a string, is `{other}`");
+            let fault = Fault::new(place(root, &["metadata", field]), Code::WrongType, message);
+            faults.push(fault.help(format!("put it in quotes: `{field}: \"{other}\"`")));
+            None
+        }
+    }
+}
+
+/// Unknown fields of `metadata`, and labels and annotations that are no text.
+pub(super) fn metadata(root: &Node, value: &Value) -> Vec<Fault> {
+    let Some(metadata) = value.get("metadata").and_then(Value::as_object) else { return Vec::new() };
+    let mut faults = Vec::new();
+    for name in metadata.keys().filter(|name| !METADATA.contains(&name.as_str())) {
+        let at = root.locate(&path(&["metadata", name]));
+        let span = at.key.map_or(root.span.clone(), |key| key.span.clone());
+        let help =
+            nearest(name, METADATA).map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+        let message = format!("metadata.{name}: unknown field `{name}`");
+        faults.push(Fault::new(span, Code::UnknownField, message).help(help));
+    }
+    for field in ["labels", "annotations"] {
+        match metadata.get(field) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(map)) => {
+                let wrong = map.iter().filter(|(_, value)| !value.is_string());
+                faults.extend(wrong.map(|(key, value)| {
+                    let message = format!("metadata.{field}.{key}: must be a string, is `{value}`");
+                    let fault = Fault::new(place(root, &["metadata", field, key]), Code::WrongType, message);
+                    fault.help(format!("put it in quotes: `{key}: \"{value}\"`"))
+                }));
+            }
+            Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                let message = format!("metadata.{field}: must be a mapping");
+                faults.push(Fault::new(place(root, &["metadata", field]), Code::WrongType, message));
+            }
+        }
+    }
+    faults
+}
+
+/// Rules over a spec that fits its schema.
+pub(super) fn spec(kind: ClaimKind, root: &Node, value: &Value) -> Vec<Fault> {
+    let text = |keys: &[&str]| {
+        let pointer = format!("/{}", keys.join("/"));
+        value.pointer(&pointer).and_then(Value::as_str).unwrap_or_default()
+    };
+    let mut faults = Vec::new();
+    let mut not_built = |keys: &[&str], allowed: &str, help: String| {
+        let found = text(keys);
+        if !found.is_empty() && found != allowed {
+            let message = format!("{}: `{found}` is not supported yet", keys.join("."));
+            faults.push(Fault::new(place(root, keys), Code::NotSupported, message).help(help));
+        }
+    };
+    not_built(&["spec", "deletionPolicy"], "Keep", "write `Keep` or leave the field out".to_owned());
+    match kind {
+        ClaimKind::CniUpgrade => {
+            not_built(
+                &["spec", "driver"],
+                "daemonSet",
+                "write `daemonSet` or leave the field out".to_owned(),
+            );
+            let version = text(&["spec", "targetVersion"]);
+            if version.trim().is_empty() || version.trim().contains(char::is_whitespace) {
+                let message = format!("spec.targetVersion: `{version}` is no version");
+                faults.push(Fault::new(place(root, &["spec", "targetVersion"]), Code::OutOfRange, message));
+            }
+        }
+        ClaimKind::ServiceUpgrade => faults.extend(canary_service(root, value)),
+    }
+    faults
+}
+
+/// The canary Service's name must fit, and the weights on the way must rise.
+fn canary_service(root: &Node, value: &Value) -> Vec<Fault> {
+    let Some(canary) = value.pointer("/spec/canary") else { return Vec::new() };
+    let mut faults = Vec::new();
+    let service = value.pointer("/spec/serviceName").and_then(Value::as_str).unwrap_or_default();
+    let suffix = canary.get("serviceSuffix").and_then(Value::as_str).unwrap_or_default();
+    let name = format!("{service}-{suffix}");
+    if !is_label(&name) {
+        let message = format!("the canary Service would be `{name}`, which is no valid name");
+        let help = "use small letters, digits and `-`, at most 63 together";
+        faults.push(Fault::new(place(root, &["spec", "serviceName"]), Code::OutOfRange, message).help(help));
+    }
+    let steps: Vec<i64> = canary
+        .get("steps")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_i64)
+        .collect();
+    if !steps.is_sorted_by(|one, next| one < next) {
+        let at = place(root, &["spec", "canary", "steps"]);
+        faults.push(Fault::new(
+            at,
+            Code::OutOfRange,
+            "spec.canary.steps: every weight must be above the one before",
+        ));
+    }
+    faults
+}
+
+/// What is worth a look in a document that is used all the same.
+pub(super) fn remarks(root: &Node) -> Vec<Fault> {
+    let status = root.find("status").map(|entry| entry.key.span.clone());
+    status
+        .map(|at| {
+            Fault::new(at, Code::Suspicious, "`status` in a manifest is ignored")
+                .help("remove it; trunkline writes the status of the object")
+        })
+        .into_iter()
+        .collect()
+}
+
+/// RFC 1123 label: at most 63 of small letters, digits and `-`, a letter or digit at both ends.
+fn is_label(text: &str) -> bool {
+    text.len() <= 63
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        && !text.is_empty()
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// RFC 1123 subdomain: labels with dots between, at most 253 together.
+fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253
+        && text.split('.').all(|part| {
+            !part.is_empty()
+                && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+        })
+}
