@@ -2,6 +2,7 @@
 
 // Modules in the order in which data flows; `src/README.md` draws the ring.
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod dice;

@@ -1,3 +1,7 @@
 //! Arguments to library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    trunkline::cli::main()
+}
