@@ -4,6 +4,9 @@
 //! but this worker. Assumptions: the last accepted revision is known before the first look, since what a look reads
 //! depends on it.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError, mpsc as thread_mpsc},

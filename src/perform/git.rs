@@ -39,7 +39,8 @@ impl GitPort {
         (Self(orders), taken)
     }
 
-    pub(super) async fn push(&self, kind: PushKind, commit: NewCommit) -> (EffectOutcome, Vec<Observation>) {
+    /// Has the worker push and waits for the end.
+    pub async fn push(&self, kind: PushKind, commit: NewCommit) -> (EffectOutcome, Vec<Observation>) {
         let (reply, told) = oneshot::channel();
         let sent = self.0.send(Push { kind, commit, reply }).await;
         let gone = || (EffectOutcome::Unknown("the Git worker has ended".to_owned()), Vec::new());
