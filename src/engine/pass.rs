@@ -13,6 +13,7 @@ use crate::{
     api::names::RepoName,
     clock::later,
     mirror::{self, MirrorCase},
+    publish::{self, PublishCase},
     rollout::{
         self, Case, Decision, Now,
         effect::{Effect, EffectId, StatusWrite, StepName},
@@ -69,7 +70,9 @@ impl Engine {
                 let memo = memos.entry(name.clone()).or_default();
                 mirror::mirror(&MirrorCase { repo, world, profiles, config }, memo, now)
             }),
-            Key::Publish(_) => Decision::default(),
+            Key::Publish(name) => repository(name).map_or_else(Decision::default, |repo| {
+                publish::publish(&PublishCase { repo, world, config }, now)
+            }),
         }))
         .map_err(|panic| text(&*panic))
     }
