@@ -1,3 +1,4 @@
 //! The embedded cluster: a world machine in virtual time, for demos, simulation and tests.
 
+pub mod api;
 pub mod model;

@@ -151,8 +151,6 @@ pub struct Owner {
 pub struct Manager {
     /// Its name.
     pub name: String,
-    /// Written through the `status` subresource.
-    pub status: bool,
     /// When it last wrote.
     pub at: Timestamp,
     /// Paths of the fields, key by key.

@@ -1,0 +1,114 @@
+//! Custom resources: their CustomResourceDefinitions, and admission by their schemas.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps,
+};
+use serde_json::{Value, json};
+
+use super::{
+    failure::{Cause, Failure},
+    resources::Resource,
+};
+use crate::{
+    api::{
+        ClaimKind, crd,
+        schema::{self, Violation, ViolationKind},
+    },
+    sim::model::store::{Kind, ObjRef},
+};
+
+struct Definition {
+    crd: CustomResourceDefinition,
+    schema: JSONSchemaProps,
+}
+
+static CNI: LazyLock<Definition> = LazyLock::new(|| define(ClaimKind::CniUpgrade));
+static SERVICE: LazyLock<Definition> = LazyLock::new(|| define(ClaimKind::ServiceUpgrade));
+
+fn define(kind: ClaimKind) -> Definition {
+    Definition { crd: crd::definition(kind), schema: crd::schema(kind) }
+}
+
+fn definition(resource: &Resource) -> Option<&'static Definition> {
+    match resource.stored {
+        Kind::CniUpgrade => Some(&CNI),
+        Kind::ServiceUpgrade => Some(&SERVICE),
+        Kind::Namespace
+        | Kind::Node
+        | Kind::Pod
+        | Kind::ConfigMap
+        | Kind::Service
+        | Kind::Event
+        | Kind::DaemonSet
+        | Kind::ControllerRevision
+        | Kind::Lease
+        | Kind::CustomResourceDefinition => None,
+    }
+}
+
+/// Where the definition of a custom resource is stored; the resource is served while it is there.
+pub(super) fn definition_ref(resource: &Resource) -> ObjRef {
+    ObjRef::cluster(Kind::CustomResourceDefinition, resource.qualified())
+}
+
+/// The definition of a custom resource as an established object.
+pub(super) fn definition_object(resource: &Resource) -> Option<Value> {
+    let definition = definition(resource)?;
+    let mut object = serde_json::to_value(&definition.crd).ok()?;
+    let names = object.pointer("/spec/names").cloned()?;
+    let condition = |kind: &str| json!({ "type": kind, "status": "True", "reason": "InitialNamesAccepted" });
+    object.as_object_mut()?.insert(
+        "status".to_owned(),
+        json!({
+            "acceptedNames": names,
+            "conditions": [condition("NamesAccepted"), condition("Established")],
+            "storedVersions": [resource.version],
+        }),
+    );
+    Some(object)
+}
+
+/// Printer columns of a custom resource.
+pub(super) fn columns(resource: &Resource) -> &'static [CustomResourceColumnDefinition] {
+    definition(resource)
+        .and_then(|definition| definition.crd.spec.versions.first())
+        .and_then(|version| version.additional_printer_columns.as_deref())
+        .unwrap_or_default()
+}
+
+/// Brings an object into the form that is stored: pruned, defaulted and valid. With `strict`, a field that would be
+/// pruned is a bad request.
+pub(super) fn admit(
+    resource: &'static Resource,
+    name: &str,
+    object: &mut Value,
+    strict: bool,
+) -> Result<(), Failure> {
+    let Some(Definition { schema, .. }) = definition(resource) else { return Ok(()) };
+    if strict {
+        let unknown: Vec<String> = schema::unknown_fields(schema, object)
+            .iter()
+            .map(|violation| format!("unknown field \"{}\"", violation.path))
+            .collect();
+        if !unknown.is_empty() {
+            return Err(Failure::BadRequest(format!("strict decoding error: {}", unknown.join(", "))));
+        }
+    }
+    schema::prune(schema, object);
+    schema::fill_defaults(schema, object);
+    schema::whole_numbers(object);
+    let causes: Vec<Cause> = schema::validate(schema, object).iter().map(cause).collect();
+    if causes.is_empty() { Ok(()) } else { Err(Failure::Invalid { resource, name: name.to_owned(), causes }) }
+}
+
+fn cause(violation: &Violation) -> Cause {
+    let (reason, kind) = match violation.kind {
+        ViolationKind::Missing => ("FieldValueRequired", "Required value"),
+        ViolationKind::WrongType => ("FieldValueTypeInvalid", "Invalid value"),
+        ViolationKind::OutOfRange | ViolationKind::Unknown => ("FieldValueInvalid", "Invalid value"),
+    };
+    let message = format!("{kind}: {}", violation.message);
+    Cause { reason, message, field: violation.path.to_string() }
+}
