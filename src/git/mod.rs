@@ -5,6 +5,7 @@
 //!
 //! Assumptions: a clone belongs to one process; who calls has a deadline of its own, since ssh has only rough time-outs.
 
+pub mod bare;
 mod commit;
 mod credentials;
 mod known_hosts;

@@ -297,7 +297,7 @@ fn listed(skipped: BTreeMap<String, &'static str>) -> Vec<(String, String)> {
     skipped.into_iter().map(|(path, reason)| (path, reason.to_owned())).collect()
 }
 
-fn info(commit: &Commit<'_>) -> CommitInfo {
+pub(super) fn info(commit: &Commit<'_>) -> CommitInfo {
     CommitInfo {
         oid: name(commit.id()),
         parents: commit.parent_ids().map(name).collect(),

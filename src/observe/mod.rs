@@ -10,11 +10,14 @@ mod claim;
 mod node;
 mod pod;
 mod revision;
+mod snapshot;
 pub mod store;
 mod wire;
 
 #[cfg(test)]
 mod tests;
+
+pub use snapshot::snapshot;
 
 use std::time::Duration;
 

@@ -42,6 +42,11 @@ impl<'a> Conditions<'a> {
         self.list.sort_by(|a, b| a.r#type.cmp(&b.r#type));
     }
 
+    /// Whether a condition is true.
+    pub(super) fn holds(&self, kind: &str) -> bool {
+        self.list.iter().any(|condition| condition.r#type == kind && condition.status == Truth::True)
+    }
+
     /// Takes conditions out that are not true any more.
     pub(super) fn clear(&mut self, kinds: &[&str]) {
         self.list.retain(|condition| !kinds.contains(&condition.r#type.as_str()));

@@ -10,7 +10,7 @@ use crate::{
         status::{AttemptKind, IntentKind, NodeSkip, Outcome, Truth},
     },
     diff::{Goal, NodeState},
-    report,
+    publish, report,
     rollout::{Decision, conditions::Conditions, observed::seconds, waiting::Waiting},
 };
 
@@ -104,6 +104,7 @@ impl Cx<'_> {
         self.say_force(&mut conditions);
         self.say_canary(&mut conditions);
         self.say_strategy(&mut conditions);
+        self.say_published(&mut conditions);
         match self.decision.refusals.first() {
             Some(refusal) => conditions.stalled(refusal.reason(), report::waiting::refusal(refusal)),
             None => self.say_phase(&mut conditions),
@@ -312,6 +313,19 @@ impl Cx<'_> {
             let text = format!("In force for DaemonSet {}.", self.agent_key);
             conditions.set("InForce", Truth::True, Reason::InForce, text);
         }
+    }
+
+    fn say_published(&self, conditions: &mut Conditions<'_>) {
+        let (status, reason, text) = publish::git_published(self.case.world, self.case.config, self.key);
+        let settled = matches!(
+            self.attempt().and_then(|attempt| attempt.outcome),
+            Some(Outcome::RolledBack | Outcome::RollbackIncomplete)
+        );
+        // A phase that waits a moment for its commit is no news worth a write; a rollback commit is.
+        if reason == Reason::Publishing && !settled && conditions.holds("GitPublished") {
+            return;
+        }
+        conditions.set("GitPublished", status, reason, text);
     }
 
     fn say_strategy(&self, conditions: &mut Conditions<'_>) {

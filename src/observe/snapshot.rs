@@ -1,0 +1,45 @@
+//! Everything listed once, for commands that only read.
+
+use kube::Client;
+use tokio::sync::mpsc;
+
+use super::{End, Observer};
+use crate::{
+    clock::Clock,
+    dice::Dice,
+    world::{Feed, World},
+};
+
+/// Observations between the list and the world.
+const BUFFER: usize = 256;
+
+/// Lists every feed once; the text of an error names the feed.
+pub async fn snapshot(kube: &Client, namespace: &str, clock: Clock) -> Result<World, String> {
+    let mut world = World::default();
+    for feed in Feed::ALL {
+        let (out, mut seen) = mpsc::channel(BUFFER);
+        let observer = Observer {
+            feed,
+            kube: kube.clone(),
+            namespace: namespace.to_owned(),
+            clock,
+            dice: Dice::new(0),
+            out,
+        };
+        let listing = async move {
+            // The observer is dropped with its sender at the end, which ends the taking in.
+            match observer.list().await {
+                Err(End::Lost(why)) => Err(format!("{feed:?} cannot be listed: {why}")),
+                Ok(_) | Err(End::Due | End::Unheard) => Ok(()),
+            }
+        };
+        let taking_in = async {
+            while let Some(observation) = seen.recv().await {
+                let _ = world.apply(observation, clock.now());
+            }
+        };
+        let (listed, ()) = futures::join!(listing, taking_in);
+        listed?;
+    }
+    Ok(world)
+}
