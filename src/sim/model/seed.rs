@@ -40,6 +40,7 @@ impl Seed {
     }
 
     /// A stream of its own, so that more draws here do not shift draws there.
+    #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self(self.draw())
     }
