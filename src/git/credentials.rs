@@ -44,7 +44,9 @@ impl Credentials {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(GitError::Unauthorised(format!("credentials: {name} cannot be read: {error}"))),
         };
-        let line = |name: &str| read(name).map(|text| text.map(|text| text.trim().to_owned()));
+        let line = |name: &str| {
+            read(name).map(|text| text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned()))
+        };
         let token = line("token")?;
         let user = line("username")?.or_else(|| token.as_ref().map(|_| TOKEN_USER.to_owned()));
         Ok(Self {

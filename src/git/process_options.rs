@@ -1,4 +1,4 @@
-//! What libgit2 keeps once per process: time-outs, trusted certificates, where configuration files are looked for.
+//! What libgit2 keeps once per process: time-outs, size of its cache, trusted certificates, where configuration files are looked for.
 //!
 //! Guarantees: no configuration file of the machine or user is read (`insteadOf`, proxies, credential helpers).
 //! Limits: the time-outs of the first repository opened hold for all; a `ca.crt` is trusted for all repositories.
@@ -16,10 +16,13 @@ use std::{
 
 use git2::{ConfigLevel, opts};
 
+/// Bytes of parsed commits and trees that libgit2 keeps, over all repositories.
+const CACHE: isize = 32 * 1024 * 1024;
+
 static SET: OnceLock<Result<(), String>> = OnceLock::new();
 static TRUST: Mutex<()> = Mutex::new(());
 
-/// Sets time-outs and clears the configuration search paths; later calls change nothing.
+/// Sets time-outs and the size of the cache, and clears the configuration search paths; later calls change nothing.
 pub(super) fn set_once(connect: Duration, read: Duration) -> Result<(), String> {
     SET.get_or_init(|| set(connect, read).map_err(|error| error.message().to_owned())).clone()
 }
@@ -30,6 +33,7 @@ fn set(connect: Duration, read: Duration) -> Result<(), git2::Error> {
     unsafe {
         opts::set_server_connect_timeout_in_milliseconds(milliseconds(connect))?;
         opts::set_server_timeout_in_milliseconds(milliseconds(read))?;
+        opts::set_cache_max_size(CACHE)?;
         for level in [ConfigLevel::ProgramData, ConfigLevel::System, ConfigLevel::XDG, ConfigLevel::Global] {
             opts::set_search_path(level, "")?;
         }

@@ -67,7 +67,7 @@ pub struct Tracked {
     /// Relation of head to `since`.
     pub descent: Descent,
     /// Commits after `since` up to head, oldest first, along the path that reaches `since` (first parent where both
-    /// do); with `Descent::First` only head. Empty when head equals `since`... then `at_head` still has the files.
+    /// do); with `Descent::First` only head. Empty when head equals `since`; `at_head` still has the files.
     pub steps: Vec<CommitStep>,
     /// Files at head (also when there is no new step).
     pub at_head: Files,

@@ -77,16 +77,21 @@ fn a_path_is_a_folder_a_file_or_missing() {
 }
 
 #[test]
-fn a_merge_is_one_step_along_the_first_parent() {
+fn a_merge_is_one_step_and_the_path_follows_first_parents() {
     for over in BOTH {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+        let c1 = lab.bare.commit("main", &[("b.yaml", "b: 1")]);
         let b1 = lab.bare.commit_on(&[&c0], &[("a.yaml", Entry::Text("a: 1"))], "b1");
         let b2 = lab.bare.commit_on(&[&b1], &[("a.yaml", Entry::Text("a: 2"))], "b2");
-        let merge = lab.bare.commit_on(&[&c0, &b2], &[("a.yaml", Entry::Text("a: 2"))], "M12");
+        let merge = lab.bare.commit_on(&[&c1, &b2], &[("a.yaml", Entry::Text("a: 2"))], "M12");
         lab.bare.set("main", Some(&merge));
-        let read = read(&mut lab.open("a"), &[""], Some(&c0)).unwrap();
-        assert_eq!((read.descent, ids(&read)), (Descent::Descends, vec![merge.as_str()]));
+        let mut remote = lab.open("a");
+        let all = read(&mut remote, &[""], Some(&c0)).unwrap();
+        assert_eq!((all.descent, ids(&all)), (Descent::Descends, vec![c1.as_str(), merge.as_str()]));
+        assert_eq!(all.steps[1].changed, ["a.yaml"]);
+        let last = read(&mut remote, &[""], Some(&c1)).unwrap();
+        assert_eq!(ids(&last), [merge.as_str()]);
     }
 }
 
@@ -97,10 +102,11 @@ fn where_only_the_second_parent_reaches_the_accepted_revision_the_path_goes_ther
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let old_main = lab.bare.commit("main", &[("b.yaml", "b: 1")]);
         let b1 = lab.bare.commit_on(&[&c0], &[("a.yaml", Entry::Text("a: 1"))], "b1");
-        let merge = lab.bare.commit_on(&[&b1, &old_main], &[("b.yaml", Entry::Text("b: 1"))], "F");
+        let m2 = lab.bare.commit("main", &[("b.yaml", "b: 2")]);
+        let merge = lab.bare.commit_on(&[&b1, &m2], &[("b.yaml", Entry::Text("b: 2"))], "F");
         lab.bare.set("main", Some(&merge));
         let read = read(&mut lab.open("a"), &[""], Some(&old_main)).unwrap();
-        assert_eq!((read.descent, ids(&read)), (Descent::Descends, vec![merge.as_str()]));
+        assert_eq!((read.descent, ids(&read)), (Descent::Descends, vec![m2.as_str(), merge.as_str()]));
     }
 }
 

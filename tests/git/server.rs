@@ -40,6 +40,8 @@ pub(crate) enum Behaviour {
     Forbidden,
     /// 503 to whoever asks.
     Unavailable,
+    /// Sends whoever asks to the same server under the name of another host.
+    Redirect,
     /// Takes a push, then closes the connection without an answer.
     CutAfterPush,
     /// Closes every connection at once.
@@ -56,6 +58,7 @@ pub(crate) struct GitServer {
 
 struct Shared {
     root: PathBuf,
+    port: u16,
     behaviour: Mutex<Behaviour>,
     requests: Mutex<Vec<String>>,
 }
@@ -67,16 +70,17 @@ impl GitServer {
         Bare::init(&dir.path().join("repo.git"));
         fs::create_dir(dir.path().join("credentials")).unwrap();
         fs::write(dir.path().join("credentials/token"), TOKEN).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             root: dir.path().to_owned(),
+            port: address.port(),
             behaviour: Mutex::new(Behaviour::Serve),
             requests: Mutex::default(),
         });
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
         runtime.spawn(accept(listener, shared.clone()));
         Self { dir, address, shared, runtime: Some(runtime) }
     }
@@ -168,6 +172,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
     let authorised = request.headers().get(header::AUTHORIZATION).is_some_and(|value| value == AUTHORIZATION);
     let response = match behaviour {
         Behaviour::Away => Err(io::ErrorKind::ConnectionReset.into()),
+        Behaviour::Redirect => Ok(redirect(&shared, request.uri())),
         Behaviour::Unavailable => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE)),
         Behaviour::Forbidden => Ok(refusal(StatusCode::FORBIDDEN)),
         Behaviour::Unauthorised => Ok(refusal(StatusCode::UNAUTHORIZED)),
@@ -187,6 +192,14 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
     };
     let status = response.as_ref().map_or(0, |response| response.status().as_u16());
     shared.requests.lock().unwrap().push(format!("{line} {status}"));
+    response
+}
+
+fn redirect(shared: &Shared, uri: &http::Uri) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let location = format!("http://localhost:{}{uri}", shared.port);
+    response.headers_mut().insert(header::LOCATION, location.parse().unwrap());
     response
 }
 

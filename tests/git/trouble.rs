@@ -79,6 +79,15 @@ fn a_status_branch_that_was_never_looked_at_is_not_taken_for_absent() {
 }
 
 #[test]
+fn a_redirect_to_another_host_is_not_followed() {
+    let lab = Lab::new(Over::Http);
+    lab.server.behave(Behaviour::Redirect);
+    let looked = read(&mut lab.open("a"), &[""], None);
+    assert!(matches!(looked, Err(GitError::Unreachable(_))), "{looked:?}");
+    assert_eq!(lab.server.requests(), ["GET /repo.git/info/refs 301"]);
+}
+
+#[test]
 fn a_local_repository_that_is_away_is_unreachable() {
     let lab = Lab::new(Over::Path);
     let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
