@@ -316,11 +316,21 @@ fn push_locally(path: &Path, new: &NewCommit, parent: Option<Oid>, ours: Oid) ->
         return Ok(Answer::Refused("the branch is checked out in a work tree".into()));
     }
     commit::write(&remote, new).map_err(unreachable)?;
-    let expected = parent.unwrap_or(Oid::ZERO_SHA1);
-    match remote.reference_matching(&full(&new.branch), ours, true, expected, "push") {
-        Ok(_) => Ok(Answer::Accepted),
+    match compare_and_swap(&remote, &new.branch, parent, ours) {
+        Ok(()) => Ok(Answer::Accepted),
         Err(error) => Ok(Answer::Unclear(unreachable(error))),
     }
+}
+
+/// Compares under the lock of the ref.
+fn compare_and_swap(
+    repository: &Repository,
+    branch: &str,
+    expected: Option<Oid>,
+    new: Oid,
+) -> Result<(), git2::Error> {
+    let expected = expected.unwrap_or(Oid::ZERO_SHA1);
+    repository.reference_matching(&full(branch), new, true, expected, "push").map(|_| ())
 }
 
 /// Moving such a branch would make the work tree look as if its files had been changed back.
@@ -353,4 +363,33 @@ fn proxy(url: &RemoteUrl) -> ProxyOptions<'static> {
 
 fn in_clone(error: &git2::Error) -> GitError {
     GitError::Clone(error.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::{Oid, Repository, Signature, Time};
+
+    use super::{compare_and_swap, tip};
+
+    fn commit(repository: &Repository, message: &str) -> Oid {
+        let by = Signature::new("Kim", "kim@example.com", &Time::new(0, 0)).unwrap();
+        let tree = repository.find_tree(repository.treebuilder(None).unwrap().write().unwrap()).unwrap();
+        repository.commit(None, &by, &by, message, &tree, &[]).unwrap()
+    }
+
+    #[test]
+    fn a_ref_moves_only_from_the_expected_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(dir.path()).unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|message| commit(&repository, message));
+        assert!(compare_and_swap(&repository, "main", Some(a), b).is_err());
+        assert_eq!(tip(&repository, "main"), Ok(None));
+        assert!(compare_and_swap(&repository, "main", None, a).is_ok());
+        for stale in [None, Some(b)] {
+            assert!(compare_and_swap(&repository, "main", stale, c).is_err());
+            assert_eq!(tip(&repository, "main"), Ok(Some(a)));
+        }
+        assert!(compare_and_swap(&repository, "main", Some(a), b).is_ok());
+        assert_eq!(tip(&repository, "main"), Ok(Some(b)));
+    }
 }
