@@ -162,3 +162,6 @@ fn look_again(decision: &mut Decision, at: Timestamp, now: Timestamp) {
 fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
+
+#[cfg(test)]
+mod tests;

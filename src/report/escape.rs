@@ -41,6 +41,11 @@ const fn is_invisible(c: char) -> bool {
     )
 }
 
+/// Outside text on a terminal: it moves no cursor and hides nothing.
+pub fn terminal(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || is_invisible(c) { ' ' } else { c }).collect()
+}
+
 /// Outside text inside Markdown, table cells included: it renders as written and reaches nobody.
 pub fn markdown(text: &str, max: usize) -> String {
     let mut out = String::new();

@@ -5,9 +5,11 @@
 
 pub mod commit;
 pub mod escape;
+pub mod explain;
 pub mod problems;
 pub mod readme;
 mod refusal;
 pub mod status_file;
+pub mod tree;
 pub mod waiting;
 mod words;
