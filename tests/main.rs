@@ -3,3 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod git;
+mod golden {
+    mod report;
+    mod report_waiting;
+}

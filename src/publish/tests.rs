@@ -11,18 +11,18 @@ use crate::{
         ClaimKey, CniUpgradeStatus,
         cni_upgrade::CniPhase,
         names::{Oid, RepoName},
-        status::{Attempt, AttemptKind, Condition, NodeFailure, Outcome, Transition, Truth, WaitingFor},
+        status::{Attempt, AttemptKind, Condition, NodeFailure, Outcome, Transition, Truth},
     },
     config::FirstContact,
     manifest::{Code, Diagnostic, Severity, wish::Wish},
     mirror::ledger::{
-        AttemptEntry, ObjectEntry, RepoState, RollbackEntry, RollbackState, Standing, TargetEntry, WishEntry,
+        AttemptEntry, ObjectEntry, RollbackEntry, RollbackState, Standing, TargetEntry, WishEntry,
     },
     report::status_file::StatusFile,
-    rollout::effect::{Effect, Rejection},
+    rollout::effect::Effect,
     world::{
         AgentKey, Claim, ClaimStatus, Seen, Target, digest,
-        git::{Blob, Change, CommitInfo, Files, GitTrouble, NewCommit, Signature, Tracked},
+        git::{Blob, Change, Files, GitTrouble, NewCommit, Signature, Tracked},
     },
 };
 
@@ -163,6 +163,7 @@ impl Lab {
     /// Pushes the next status commit, if one is wanted now; gives its subject.
     fn step(&mut self) -> Option<String> {
         let commit = self.wanted()?;
+        let tip = Oid::from(format!("s{}", self.log.len()));
         let branch = self.git().status.as_mut().unwrap();
         assert_eq!(commit.parent, branch.tip, "compare-and-swap on the tip");
         for (path, change) in &commit.changes {
@@ -177,8 +178,7 @@ impl Lab {
             }
         }
         assert!(branch.at.is_none_or(|parent| parent <= commit.at), "never earlier than its parent");
-        branch.tip = Some(Oid::from(format!("s{}", self.log.len())));
-        let branch = self.git().status.as_mut().unwrap();
+        branch.tip = Some(tip);
         branch.at = Some(commit.at);
         let subject = commit.message.lines().next().unwrap().to_owned();
         self.log.push(commit);
@@ -252,7 +252,7 @@ fn started() -> Lab {
     lab
 }
 
-use CniPhase::{Canary, Completed, Failed, Pending, Rollback as RollingBack, RollingOut};
+use CniPhase::{Canary, Failed, Pending, Rollback as RollingBack, RollingOut};
 
 #[test]
 fn the_branch_exists_before_anything_is_declared() {
@@ -267,7 +267,9 @@ fn the_branch_exists_before_anything_is_declared() {
 #[test]
 fn each_phase_is_a_commit_with_the_time_of_the_phase() {
     let mut lab = started();
-    for (minute, phases) in [(1, &[Pending][..]), (2, &[Pending, Canary]), (3, &[Pending, Canary, RollingOut])] {
+    for (minute, phases) in
+        [(1, &[Pending][..]), (2, &[Pending, Canary]), (3, &[Pending, Canary, RollingOut])]
+    {
         lab.claim(&calico(), went(phases));
         lab.now = at(60 * minute + 2);
         let phase = phases.last().unwrap().as_str();
@@ -462,7 +464,9 @@ fn a_removed_object_keeps_its_file_until_the_ledger_forgets_it_and_its_end_stays
     assert!(!lab.branch().files.contains_key("CNIUpgrade/calico.yaml"));
     let last = lab.log.last().unwrap();
     assert!(last.changes.contains_key("README.md") && last.changes.contains_key("ledger.yaml"));
-    assert!(lab.file("README.md").contains("| CNIUpgrade/calico | 1 | 3.28.0 | RolledBack | CanaryUnhealthy |"));
+    assert!(
+        lab.file("README.md").contains("| CNIUpgrade/calico | 1 | 3.28.0 | RolledBack | CanaryUnhealthy |")
+    );
     assert!(lab.file("ledger.yaml").contains("RolledBack"));
 }
 
