@@ -54,12 +54,12 @@ fn section_of_problems(page: &mut String, problems: &Problems) {
     });
     let diagnostics = problems.diagnostics.iter().map(|diagnostic| {
         let help = markdown(&diagnostic.help, CELL);
+        let help = if help.is_empty() { help } else { format!(" ({help})") };
         format!(
-            "- **{}** {}: {}{}{help}",
+            "- **{}** {}: {}{help}",
             markdown(&place(diagnostic), CELL),
             severity(diagnostic.severity),
             markdown(&diagnostic.message, CELL),
-            if help.is_empty() { "" } else { ". " },
         )
     });
     for line in states.chain(diagnostics).take(SHOWN) {

@@ -160,8 +160,8 @@ fn owned(reason: Reason, mark: &str) -> String {
         other => other,
     };
     format!(
-        "The DaemonSet belongs to {owner} ({}), which would undo every change. Change the version where \
-         {owner} reads it, or take the DaemonSet out of its care.",
+        "The DaemonSet belongs to {owner} ({}), which would undo every change. Change the version where that \
+         manager reads it, or take the DaemonSet out of its care.",
         line(mark, NAME)
     )
 }

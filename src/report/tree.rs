@@ -319,7 +319,7 @@ impl ObjectReport {
             lines.push(format!("waits    {}: {}{left}", waiting.reason, waiting.message));
         }
         if let Some(next) = &self.next {
-            let when = next.not_before.map(|at| format!(", {} at the earliest", left(at, now)));
+            let when = next.not_before.map(|at| format!(", {} at the earliest", within(at, now)));
             lines.push(format!("next     {}{}", next.phase, when.unwrap_or_default()));
         }
         lines.extend(self.unreadable.iter().map(|why| format!("status   cannot be read: {why}")));
@@ -460,6 +460,13 @@ pub fn left(at: Timestamp, now: Timestamp) -> String {
     match at.duration_since(now).as_secs() {
         ..=0 => "due".to_owned(),
         seconds => format!("{} left", span(seconds)),
+    }
+}
+
+fn within(at: Timestamp, now: Timestamp) -> String {
+    match at.duration_since(now).as_secs() {
+        ..=0 => "now".to_owned(),
+        seconds => format!("in {}", span(seconds)),
     }
 }
 
