@@ -1,0 +1,4 @@
+//! Whole stories through the shipped engine, the embedded cluster and a real repository, in virtual time.
+
+mod engine;
+pub(crate) mod stage;

@@ -1,0 +1,152 @@
+//! One embedded cluster, one repository and one engine between them.
+
+use std::{
+    collections::BTreeMap,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use trunkline::{
+    api::{CniUpgradeStatus, RepoName, cni_upgrade::CniPhase},
+    clock::{Clock, later},
+    config::Config,
+    dice::Dice,
+    engine::{Engine, Ports, Threads},
+    git::{Git2Remote, GitOptions, Remote},
+    profile,
+    sim::{
+        api::EmbeddedCluster,
+        model::{
+            body::Body,
+            cluster::ClusterSpec,
+            store::{Kind, ObjRef},
+        },
+    },
+};
+
+use crate::git::bare::Bare;
+
+/// What a story works with.
+pub(crate) struct Stage {
+    pub(crate) cluster: EmbeddedCluster,
+    pub(crate) remote: Bare,
+    pub(crate) clock: Clock,
+    dir: TempDir,
+    world: JoinHandle<()>,
+}
+
+impl Stage {
+    /// A cluster of that many nodes with Calico v3.27.2, and an empty repository.
+    pub(crate) fn new(nodes: usize) -> Self {
+        let start: Timestamp = "2026-03-01T10:00:00Z".parse().unwrap();
+        let model = ClusterSpec::new(1, nodes, start).build();
+        let clock = Clock::embedded(model.now());
+        let cluster = EmbeddedCluster::new(model, clock);
+        let moving = cluster.clone();
+        let world = tokio::spawn(async move { moving.run().await });
+        let dir = tempfile::tempdir().unwrap();
+        let remote = Bare::init(&dir.path().join("remote.git"));
+        Self { cluster, remote, clock, dir, world }
+    }
+
+    /// An engine over cluster and repository, as the daemon has it.
+    pub(crate) fn engine(&self) -> JoinHandle<()> {
+        self.engine_for(usize::MAX)
+    }
+
+    /// An engine that dies at that await point.
+    pub(crate) fn engine_for(&self, polls: usize) -> JoinHandle<()> {
+        let engine = self.make();
+        tokio::spawn(async move {
+            let run = pin!(engine.run(std::future::pending()));
+            dying(run, polls).await;
+        })
+    }
+
+    /// Kills an engine, and waits until nothing of it is left, as when a process ends.
+    pub(crate) async fn kill(&self, engine: JoinHandle<()>) {
+        engine.abort();
+        let _ = engine.await;
+        // A paused clock waits for Git's blocking calls.
+        self.pass(1).await;
+    }
+
+    fn make(&self) -> Engine {
+        let url = self.remote.path().to_str().unwrap().to_owned();
+        let text = format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 30s\n");
+        let config = Config::parse(&text, "trunkline-system", "uid-of-kube-system").unwrap();
+        let clone = Git2Remote::open(GitOptions {
+            url,
+            clone_dir: self.dir.path().join("clone"),
+            credentials: None,
+            allow_local: true,
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(20),
+        });
+        let remote: Box<dyn Remote> = Box::new(clone.unwrap());
+        let ports = Ports {
+            kube: self.cluster.client(),
+            remotes: BTreeMap::from([(RepoName::new("platform"), remote)]),
+            threads: Threads::Pool,
+            clock: self.clock,
+            dice: Dice::new(1),
+        };
+        Engine::new(config, profile::built_in(), ports)
+    }
+
+    /// Lets virtual time pass.
+    pub(crate) async fn pass(&self, seconds: u64) {
+        self.clock.sleep_until(later(self.clock.now(), Duration::from_secs(seconds))).await;
+    }
+
+    /// Status of a CNIUpgrade, read beside the API.
+    pub(crate) fn status(&self, name: &str) -> Option<CniUpgradeStatus> {
+        let at = ObjRef::cluster(Kind::CniUpgrade, name);
+        let stored = self.cluster.model(|model| model.get(&at).cloned())?;
+        let Body::Plain(plain) = &stored.body else { panic!("{at} is typed") };
+        Some(serde_json::from_value(plain.status.as_deref()?.clone()).unwrap())
+    }
+
+    /// Waits until the status is as told; fails after that many virtual minutes.
+    pub(crate) async fn until(
+        &self,
+        name: &str,
+        minutes: u64,
+        holds: impl Fn(&CniUpgradeStatus) -> bool,
+    ) -> CniUpgradeStatus {
+        for _ in 0..minutes * 60 {
+            if let Some(status) = self.status(name).filter(|status| holds(status)) {
+                return status;
+            }
+            self.pass(1).await;
+        }
+        panic!("not within {minutes} minutes; last seen: {:#?}", self.status(name));
+    }
+
+    /// Waits for a phase.
+    pub(crate) async fn until_phase(&self, name: &str, phase: CniPhase, minutes: u64) -> CniUpgradeStatus {
+        self.until(name, minutes, |status| status.phase == phase).await
+    }
+}
+
+/// Polls a future so many times and then drops it.
+async fn dying(mut future: Pin<&mut impl Future<Output = std::io::Result<()>>>, mut polls: usize) {
+    std::future::poll_fn(move |cx| {
+        if polls == 0 {
+            return Poll::Ready(());
+        }
+        polls -= 1;
+        future.as_mut().poll(cx).map(Result::unwrap)
+    })
+    .await;
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.world.abort();
+    }
+}
