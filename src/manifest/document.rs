@@ -53,63 +53,64 @@ const KINDS: [ClaimKind; 2] = [ClaimKind::CniUpgrade, ClaimKind::ServiceUpgrade]
 /// Checks a document; none when it is somebody else's.
 pub(super) fn check(root: &Node, source: &Source<'_>, path: &str, index: usize) -> Option<Checked> {
     let text = |name: &str| root.find(name).and_then(|entry| entry.value.text());
-    let versions = root.entries().iter().filter(|entry| entry.key.text() == Some("apiVersion"));
-    if !versions.filter_map(|entry| entry.value.text()).any(is_ours)
-        && !text("apiVersion").is_some_and(is_ours)
-    {
+    let written = root.entries().iter().filter(|entry| entry.key.text() == Some("apiVersion"));
+    if !written.filter_map(|entry| entry.value.text()).chain(text("apiVersion")).any(is_ours) {
         return stranger(root, text("apiVersion"), text("kind")?);
     }
-    let mut checked = Checked {
-        key: None,
-        named: root.span.start..root.span.start,
-        hides: true,
-        declaration: None,
-        faults: Vec::new(),
-    };
-    let found = KINDS
+    let kind = KINDS
         .into_iter()
         .find(|kind| text("apiVersion") == Some(kind.api_version()) && text("kind") == Some(kind.kind()));
-    let Some(kind) = found else {
-        checked.faults.push((Severity::Error, unknown_kind(root)));
-        return Some(checked);
-    };
+    Some(match kind {
+        Some(kind) => of_kind(kind, root, source, path, index),
+        None => Checked {
+            key: None,
+            named: root.span.start..root.span.start,
+            hides: true,
+            declaration: None,
+            faults: vec![(Severity::Error, unknown_kind(root))],
+        },
+    })
+}
+
+fn of_kind(kind: ClaimKind, root: &Node, source: &Source<'_>, path: &str, index: usize) -> Checked {
     let (mut value, faults) = root.value();
-    let identity = |fault: &Fault| {
-        let key = source.text().get(fault.span.clone()).unwrap_or_default();
-        fault.code == Code::Budget
-            || (fault.code == Code::DuplicateKey
-                && ["apiVersion", "kind", "metadata", "name", "namespace"]
-                    .iter()
-                    .any(|name| key.contains(name)))
-    };
-    checked.hides = faults.iter().any(identity);
-    let mut faults: Vec<Fault> = faults.into_iter().map(|fault| explain(fault, source)).collect();
-    match rules::identity(kind, root, &value) {
-        Ok((key, named)) => (checked.key, checked.named) = (Some(key), named),
-        Err(bad) => {
-            checked.hides = true;
-            faults.extend(bad);
-        }
+    if let Some(object) = value.as_object_mut() {
+        object.remove("status");
     }
+    let mut hides = faults.iter().any(|fault| blurs_identity(fault, source));
+    let mut faults: Vec<Fault> = faults.into_iter().map(|fault| explain(fault, source)).collect();
+    let named = match rules::identity(kind, root, &value) {
+        Ok(named) => Some(named),
+        Err(bad) => {
+            hides = true;
+            faults.extend(bad);
+            None
+        }
+    };
     faults.extend(rules::metadata(root, &value));
     faults.extend(against_schema(schema_of(kind), root, source, &mut value));
     if faults.is_empty() {
         faults.extend(rules::spec(kind, root, &value));
     }
-    if faults.is_empty()
-        && let Some(key) = checked.key.clone()
-    {
-        match declare(key, &value, root, source) {
-            Ok(declaration) => {
-                checked.declaration =
-                    Some(Declaration { path: path.to_owned(), document: index, ..declaration });
-            }
+    let mut declaration = None;
+    if let (Some((key, _)), true) = (&named, faults.is_empty()) {
+        match declare(key.clone(), &value, root, source) {
+            Ok(found) => declaration = Some(Declaration { path: path.to_owned(), document: index, ..found }),
             Err(fault) => faults.push(fault),
         }
     }
-    checked.faults.extend(faults.into_iter().map(|fault| (Severity::Error, fault)));
-    checked.faults.extend(rules::remarks(root).into_iter().map(|fault| (Severity::Warning, fault)));
-    Some(checked)
+    faults.sort_by_key(|fault| fault.span.start);
+    let errors = faults.into_iter().map(|fault| (Severity::Error, fault));
+    let remarks = rules::remarks(root).into_iter().map(|fault| (Severity::Warning, fault));
+    let (key, at) = named.map_or((None, root.span.start..root.span.start), |(key, at)| (Some(key), at));
+    Checked { key, named: at, hides, declaration, faults: errors.chain(remarks).collect() }
+}
+
+/// Whether kind, namespace or name may be another than it seems.
+fn blurs_identity(fault: &Fault, source: &Source<'_>) -> bool {
+    let key = source.text().get(fault.span.clone()).unwrap_or_default().trim_matches(['"', '\'']);
+    let identifies = ["apiVersion", "kind", "metadata", "name", "namespace"].contains(&key);
+    fault.code == Code::Budget || (fault.code == Code::DuplicateKey && identifies)
 }
 
 /// Our kind in a group that is not ours, or in none, is probably a slip; it is ignored all the same.
@@ -229,17 +230,18 @@ fn known_fields(root: &schema::Schema, path: &FieldPath) -> String {
 }
 
 fn declare(key: ClaimKey, value: &Value, root: &Node, source: &Source<'_>) -> Result<Declaration, Fault> {
+    let kind = key.kind;
     let stored = value.get("spec").cloned().unwrap_or_default();
-    let (spec, wish, fields) = match key.kind {
+    let (spec, wish) = match kind {
         ClaimKind::CniUpgrade => {
             let spec = Box::new(typed(&stored, root)?);
             let wish = Wish::of_cni(&spec);
-            (Spec::Cni(spec), wish, CNI_FIELDS.as_slice())
+            (Spec::Cni(spec), wish)
         }
         ClaimKind::ServiceUpgrade => {
             let spec = Box::new(typed(&stored, root)?);
             let wish = Wish::of_service(&spec);
-            (Spec::Service(spec), wish, SERVICE_FIELDS.as_slice())
+            (Spec::Service(spec), wish)
         }
     };
     let annotations = value.pointer("/metadata/annotations");
@@ -254,14 +256,17 @@ fn declare(key: ClaimKey, value: &Value, root: &Node, source: &Source<'_>) -> Re
         hash: wish.hash(),
         wish,
         token: token.filter(|token| !token.is_empty()).map(str::to_owned),
-        written: written(root, source, fields),
+        written: written(root, source, wish_fields(kind)),
     })
 }
 
-/// Fields of the spec that are the wish of a `CNIUpgrade`.
-pub(super) const CNI_FIELDS: [&str; 3] = ["targetVersion", "provider", "nodeSelector"];
-/// Fields of the spec that are the wish of a `ServiceUpgrade`.
-pub(super) const SERVICE_FIELDS: [&str; 2] = ["serviceName", "targetService"];
+/// Fields of the spec that are the wish.
+pub(super) const fn wish_fields(kind: ClaimKind) -> &'static [&'static str] {
+    match kind {
+        ClaimKind::CniUpgrade => &["targetVersion", "provider", "nodeSelector"],
+        ClaimKind::ServiceUpgrade => &["serviceName", "targetService"],
+    }
+}
 
 fn typed<T: DeserializeOwned>(stored: &Value, root: &Node) -> Result<T, Fault> {
     serde_json::from_value(stored.clone()).map_err(|error| {

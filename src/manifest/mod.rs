@@ -2,11 +2,14 @@
 
 mod diagnostic;
 mod document;
+pub mod edit;
+mod flow;
 mod nearest;
 mod parse;
 mod rules;
 mod scalar;
 pub mod source;
+mod splice;
 pub mod stream;
 pub mod tree;
 pub mod wish;

@@ -187,7 +187,7 @@ impl Builder<'_> {
         let header = self.text.get(self.last..at.start).and_then(|between| between.find(['|', '>']));
         let start = header.map_or(at.start, |offset| self.last + offset);
         let text = self.text.get(start..at.end).unwrap_or_default();
-        start..start + text.trim_end_matches(['\n', '\r']).len()
+        start..start + text.trim_end().len()
     }
 
     fn begin(
