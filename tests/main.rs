@@ -8,3 +8,4 @@ mod golden {
     mod report;
     mod report_waiting;
 }
+mod rules;
