@@ -14,7 +14,9 @@ fn faults(tree: &Tree) -> Vec<String> {
         .map(|path| path.split_once('/').map_or_else(|| path.to_owned(), |(folder, _)| format!("{folder}/")))
         .collect();
     // A folder beside its file (`config.rs`, `config/`) is one place.
-    there.retain(|place| !place.ends_with('/') || !tree.contains_key(&format!("src/{}.rs", place.trim_end_matches('/'))));
+    there.retain(|place| {
+        !place.ends_with('/') || !tree.contains_key(&format!("src/{}.rs", place.trim_end_matches('/')))
+    });
     let named = places(&tree[MAP]);
     let missing = there
         .difference(&named)
