@@ -1,17 +1,17 @@
 //! The same service on a loopback port, for `kubectl` and other processes.
 //!
-//! Guarantees: only this machine can reach it, and only with the token of this run.
+//! Guarantees: only this machine can reach it, and only under the secret path of this run. It is a path because
+//! `kubectl` sends no token to a server without TLS.
 
 use std::{
     convert::Infallible,
-    fmt::Write as _,
+    fmt::{self, Write as _},
     io,
     net::{SocketAddr, TcpListener},
     thread::JoinHandle,
 };
 
-use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{Request, Uri, uri::PathAndQuery};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use ring::rand::SecureRandom;
@@ -20,16 +20,21 @@ use tokio::sync::oneshot;
 use super::{
     EmbeddedCluster,
     failure::Failure,
-    service::{ApiService, Reply, failed},
+    service::{ApiService, failed},
 };
 
 /// A cluster that answers on a loopback port until it is dropped.
-#[derive(Debug)]
 pub struct ServedCluster {
     addr: SocketAddr,
     token: String,
     stop: Option<oneshot::Sender<Infallible>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for ServedCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServedCluster {{ addr: {} }}", self.addr)
+    }
 }
 
 impl EmbeddedCluster {
@@ -42,7 +47,7 @@ impl EmbeddedCluster {
         let token = new_token()?;
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let accepting = accept(listener, self.service(), format!("Bearer {token}"));
+        let accepting = accept(listener, self.service(), format!("/{token}"));
         let thread = std::thread::Builder::new().name("embedded-api".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -64,17 +69,22 @@ impl ServedCluster {
         self.addr
     }
 
-    /// A kubeconfig for it, as YAML. It holds the token.
+    /// Address of the API, with the secret path.
+    pub fn url(&self) -> String {
+        format!("http://{}/{}", self.addr, self.token)
+    }
+
+    /// A kubeconfig for it, as YAML. It holds the secret path.
     pub fn kubeconfig(&self) -> String {
-        let Self { addr, token, .. } = self;
+        let url = self.url();
         format!(
             "apiVersion: v1\n\
              kind: Config\n\
              current-context: embedded\n\
              clusters:\n\
-             - name: embedded\n  cluster:\n    server: http://{addr}\n\
+             - name: embedded\n  cluster:\n    server: {url}\n\
              users:\n\
-             - name: embedded\n  user:\n    token: {token}\n\
+             - name: embedded\n  user: {{}}\n\
              contexts:\n\
              - name: embedded\n  context:\n    cluster: embedded\n    user: embedded\n    namespace: default\n"
         )
@@ -102,14 +112,19 @@ fn new_token() -> io::Result<String> {
     }))
 }
 
-async fn accept(listener: TcpListener, service: ApiService, credential: String) -> io::Result<()> {
+async fn accept(listener: TcpListener, service: ApiService, prefix: String) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
-        let (service, credential) = (service.clone(), credential.clone());
-        let answer = service_fn(move |request: Request<Incoming>| {
-            let (service, known) = (service.clone(), knows(&request, &credential));
-            async move { if known { service.answer(request).await } else { refuse() } }
+        let (service, prefix) = (service.clone(), prefix.clone());
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            let inner = below(&prefix, request.uri());
+            let service = service.clone();
+            async move {
+                let Some(inner) = inner else { return Ok(failed(&Failure::Unauthorized)) };
+                *request.uri_mut() = inner;
+                service.answer(request).await
+            }
         });
         tokio::spawn(async move {
             // A connection that breaks is the client's to notice.
@@ -118,12 +133,9 @@ async fn accept(listener: TcpListener, service: ApiService, credential: String) 
     }
 }
 
-fn knows(request: &Request<Incoming>, credential: &str) -> bool {
-    let given = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
-    given == Bytes::copy_from_slice(credential.as_bytes())
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "one branch of a service that can fail")]
-fn refuse() -> io::Result<Response<Reply>> {
-    Ok(failed(&Failure::Unauthorized))
+/// The address without the prefix, if it has it.
+fn below(prefix: &str, uri: &Uri) -> Option<Uri> {
+    let inner = uri.path_and_query()?.as_str().strip_prefix(prefix)?;
+    let inner: PathAndQuery = inner.parse().ok().filter(|_| inner.starts_with('/'))?;
+    Some(Uri::from(inner))
 }
