@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use http::{Method, Request};
 use serde_json::{Value, json};
-use trunkline::sim::api::{Fault, route::Verb};
+use trunkline::sim::api::{Asked, Fault, route::Verb};
 
 use super::plane::{CONFIG_MAPS, MERGE_PATCH, Plane, config_map, refusal};
 
@@ -45,7 +45,7 @@ async fn a_rule_refuses_the_writes_that_it_names() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_passes_before_anything_is_done() {
     let plane = Plane::embedded();
-    plane.cluster.faults().once(Fault::Delay(Duration::from_secs(20)), |asked| asked.writes());
+    plane.cluster.faults().once(Fault::Delay(Duration::from_secs(20)), Asked::writes);
     let made = plane.create(CONFIG_MAPS, &config_map("a", "1")).await.unwrap();
     assert_eq!(made["metadata"]["creationTimestamp"], "2026-03-01T10:00:20Z");
     let made = plane.create(CONFIG_MAPS, &config_map("b", "1")).await.unwrap();

@@ -1,6 +1,7 @@
 //! Lists: order, selectors, pages of one state.
 
 use serde_json::{Value, json};
+use trunkline::sim::model::Model;
 
 use super::plane::{CONFIG_MAPS, Plane, config_map, refusal, text};
 
@@ -50,7 +51,7 @@ async fn pages_are_of_one_state_whatever_is_written_between() {
         second["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name")).collect();
     assert_eq!(names, ["c", "d"]);
 
-    plane.cluster.model(|model| model.compact());
+    plane.cluster.model(Model::compact);
     plane.create(CONFIG_MAPS, &config_map("f", "1")).await.unwrap();
     let late = page(first["metadata"]["continue"].clone()).await;
     assert_eq!(refusal(late), (410, "Expired".to_owned()));

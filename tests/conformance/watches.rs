@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
 use serde_json::{Value, json};
+use trunkline::sim::model::Model;
 
 use super::plane::{CONFIG_MAPS, MERGE_PATCH, Plane, config_map, text};
 
@@ -91,7 +92,7 @@ async fn a_watch_from_a_compacted_version_is_told_so() {
     let plane = Plane::embedded();
     let since = version(&plane).await;
     plane.create(CONFIG_MAPS, &config_map("a", "1")).await.unwrap();
-    plane.cluster.model(|model| model.compact());
+    plane.cluster.model(Model::compact);
     let mut lines = watch(&plane, &since, "").await;
     let (kind, status) = next(&mut lines).await;
     assert_eq!((kind.as_str(), &status["code"], text(&status, "/reason")), ("ERROR", &json!(410), "Expired"));
@@ -127,7 +128,7 @@ async fn the_client_library_follows_across_cuts_and_compaction() {
             }
         }
         plane.cluster.cut_watches();
-        plane.cluster.model(|model| model.compact());
+        plane.cluster.model(Model::compact);
         plane.wait(Duration::from_secs(1)).await;
     }
 }

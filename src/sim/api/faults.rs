@@ -17,7 +17,7 @@ use super::{
 use crate::api::names::Digest;
 
 /// Requests kept in the log; the oldest are forgotten.
-const LOG: usize = 100_000;
+const LOG: usize = 20_000;
 
 /// What goes wrong with one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,8 @@ impl Faults {
         self.plan().at.insert(index, fault);
     }
 
-    /// Every request for which the rule names a fault goes wrong; the first rule that does counts.
+    /// Every request for which the rule names a fault goes wrong; the first rule that does counts. A rule must not use
+    /// these faults itself: it runs under their lock.
     pub fn when(&self, rule: impl FnMut(&Asked) -> Option<Fault> + Send + 'static) {
         self.plan().rules.push(Box::new(rule));
     }

@@ -76,7 +76,7 @@ impl fmt::Debug for EmbeddedCluster {
 }
 
 impl EmbeddedCluster {
-    /// Serves a world; namespaces `default` and `kube-system` and our CustomResourceDefinitions are added where they
+    /// Serves a world whose present (`Model::now`) is that of the clock; namespaces `default` and `kube-system` and our CustomResourceDefinitions are added where they
     /// are missing.
     ///
     /// # Panics
@@ -105,6 +105,7 @@ impl EmbeddedCluster {
     }
 
     /// Reads or changes the world beside the API; whatever is due has happened before, and watches see the changes.
+    /// `act` must not use the cluster itself: it runs under its lock.
     pub fn model<R>(&self, act: impl FnOnce(&mut Model) -> R) -> R {
         self.0.model(act)
     }
@@ -131,12 +132,7 @@ impl EmbeddedCluster {
         loop {
             changed.mark_unchanged();
             let next = self.model(|model| model.next_event_at());
-            // The sender lives as long as `self`, so a wake-up is never an error.
-            let woken = changed.changed();
-            match next {
-                Some(at) => drop(self.0.before(at, woken).await),
-                None => drop(woken.await),
-            }
+            self.0.change(&mut changed, next).await;
         }
     }
 }
@@ -163,6 +159,16 @@ impl Shared {
             self.wake();
         }
         result
+    }
+
+    /// Waits for a change of the model, but not longer than `limit`.
+    async fn change(&self, changed: &mut signal::Receiver<u64>, limit: Option<Timestamp>) {
+        let woken = changed.changed();
+        // The sender lives as long as `self`, so a wake-up is never an error.
+        let _ = match limit {
+            Some(at) => self.before(at, woken).await,
+            None => Some(woken.await),
+        };
     }
 
     /// Result of the future if it ends before `at`. Another runtime than the home one may see it end late, never early.

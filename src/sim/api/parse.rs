@@ -113,14 +113,14 @@ pub(super) fn body(
 ) -> Result<Body, Failure> {
     match resource.stored {
         Kind::Node => {
-            Ok(Body::Node(node(part(resource, object, "spec")?, part(resource, object, "status")?, now)))
+            Ok(Body::Node(node(part(resource, object, "spec")?, &part(resource, object, "status")?, now)))
         }
         Kind::Pod => {
             let body = match old {
                 Some(Body::Pod(old)) => PodBody::clone(old),
                 _ => new_pod(object, now),
             };
-            Ok(Body::Pod(Box::new(with_pod_status(body, part(resource, object, "status")?))))
+            Ok(Body::Pod(Box::new(with_pod_status(body, &part(resource, object, "status")?))))
         }
         Kind::DaemonSet => daemon_set(resource, name, object, old),
         Kind::ControllerRevision => {
@@ -238,7 +238,7 @@ fn condition(status: &StatusWire, kind: &str) -> Option<Cond> {
     })
 }
 
-fn node(spec: NodeSpec, status: StatusWire, now: Timestamp) -> NodeBody {
+fn node(spec: NodeSpec, status: &StatusWire, now: Timestamp) -> NodeBody {
     let never = || Cond {
         status: Truth::Unknown,
         reason: "NodeStatusNeverUpdated".into(),
@@ -252,8 +252,8 @@ fn node(spec: NodeSpec, status: StatusWire, now: Timestamp) -> NodeBody {
             .into_iter()
             .map(|wire| Taint { key: wire.key, value: wire.value, effect: wire.effect })
             .collect(),
-        ready: condition(&status, "Ready").unwrap_or_else(never),
-        network_unavailable: condition(&status, "NetworkUnavailable"),
+        ready: condition(status, "Ready").unwrap_or_else(never),
+        network_unavailable: condition(status, "NetworkUnavailable"),
     }
 }
 
@@ -296,17 +296,17 @@ fn new_pod(object: &Value, now: Timestamp) -> PodBody {
     }
 }
 
-fn with_pod_status(mut pod: PodBody, status: StatusWire) -> PodBody {
+fn with_pod_status(mut pod: PodBody, status: &StatusWire) -> PodBody {
     pod.phase = match status.phase.as_str() {
         "Running" => PodPhase::Running,
         "Succeeded" => PodPhase::Succeeded,
         "Failed" => PodPhase::Failed,
         _ => PodPhase::Pending,
     };
-    if let Some(cond) = condition(&status, "Initialized") {
+    if let Some(cond) = condition(status, "Initialized") {
         pod.initialized = cond;
     }
-    if let Some(cond) = condition(&status, "Ready") {
+    if let Some(cond) = condition(status, "Ready") {
         pod.ready = cond;
     }
     let wires = |init: bool| if init { &status.init_container_statuses } else { &status.container_statuses };

@@ -125,12 +125,7 @@ impl Watch {
     async fn wait(&mut self) {
         let next = [self.deadline, self.bookmark].into_iter().flatten().min();
         let shared = Arc::clone(&self.shared);
-        // The sender lives in `shared`, so a wake-up is never an error.
-        let woken = self.changed.changed();
-        match next {
-            Some(at) => drop(shared.before(at, woken).await),
-            None => drop(woken.await),
-        }
+        shared.change(&mut self.changed, next).await;
         let now = shared.now();
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.ended = true;

@@ -148,7 +148,7 @@ impl Write<'_> {
             return Err(Failure::BadRequest(message.to_owned()));
         }
         let name = match (wire.name.as_str(), wire.generate_name.as_str()) {
-            ("", "") => "".to_owned(),
+            ("", "") => String::new(),
             ("", start) => format!("{start}{}", suffix(model.rv())),
             (name, _) => name.to_owned(),
         };
