@@ -7,7 +7,10 @@ use jiff::Timestamp;
 use super::{View, held, whole_second};
 use crate::{
     api::names::Oid,
-    manifest::{self, Declaration, Reading, Severity},
+    manifest::{
+        self, Declaration, Reading, Severity,
+        edit::{PutBack, put_back},
+    },
     mirror::{
         Presence,
         ledger::{Ledger, RollbackEntry, RollbackState, TargetEntry, WishEntry},
@@ -107,10 +110,21 @@ fn fault(reading: &Reading, path: Option<&str>) -> String {
     }
 }
 
-// The byte-exact editor is not here yet.
 fn edited(tracked: &Tracked, head: &Oid, declaration: &Declaration, entry: &RollbackEntry) -> Stand {
-    let _ = (tracked, declaration, entry);
-    Stand::Due(Due { head: head.clone(), changes: BTreeMap::new() })
+    let path = &declaration.path;
+    let Some(blob) = tracked.at_head.get(path) else { return Stand::Settled };
+    let to = match &entry.to_wish {
+        Some(wish) => PutBack::Wish { wish: wish.clone(), written: entry.written.clone() },
+        None => PutBack::Remove,
+    };
+    match put_back(&blob.bytes, &entry.claim, &to) {
+        Ok(bytes) if *bytes == *blob.bytes => Stand::Settled,
+        Ok(bytes) => {
+            let changes = BTreeMap::from([(path.clone(), Change::Write(bytes.into()))]);
+            Stand::Due(Due { head: head.clone(), changes })
+        }
+        Err(error) => Stand::Unreadable(format!("{path}:{error}")),
+    }
 }
 
 /// Wants a push for every rollback commit that is due and not held.
@@ -120,9 +134,7 @@ pub(super) fn want(view: &View<'_>, now: Timestamp, decision: &mut Decision) {
         return;
     }
     for (target, entry) in entries(view) {
-        if let Stand::Due(due) = stand(view, target, entry)
-            && !due.changes.is_empty()
-        {
+        if let Stand::Due(due) = stand(view, target, entry) {
             push(view, entry, due, now, decision);
         }
     }

@@ -1,5 +1,7 @@
 //! Behaviour of publishing against a status branch in memory.
 
+mod rollback;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
@@ -515,7 +517,7 @@ fn files_of_others_on_the_branch_are_left_alone() {
 
 #[test]
 fn under_a_name_that_another_cluster_has_nothing_is_published() {
-    let mut lab = with_rollback();
+    let mut lab = rollback::with_rollback();
     lab.drain();
     assert!(lab.rollback().is_some());
     lab.config.cluster_uid = "other-uid".to_owned();
@@ -580,69 +582,4 @@ fn the_condition_follows_the_branch() {
     let (truth, reason, text) = lab.published();
     assert_eq!((truth, reason), (Truth::False, Reason::Unreachable));
     assert!(text.contains("no route") && text.contains("2026-01-01T00:01:20Z"), "{text}");
-}
-
-const MANIFEST: &str = "apiVersion: cni.example.com/v1\r\nkind: CNIUpgrade\r\nmetadata:\r\n  name: calico\r\nspec:\r\n  \
-     targetVersion: v3.28.0 # bump\r\n  maxParallel: 5\r\n";
-
-fn tracked(head: &str, files: &[(&str, &str)]) -> Tracked {
-    let at_head: Files = files
-        .iter()
-        .map(|(path, text)| {
-            let bytes: Arc<[u8]> = text.as_bytes().into();
-            ((*path).to_owned(), Blob { oid: Oid::from(digest::hex(&bytes)), bytes })
-        })
-        .collect();
-    Tracked {
-        head: Some(Oid::from(head)),
-        since: Some(Oid::from(head)),
-        descent: Descent::Descends,
-        steps: Vec::new(),
-        at_head,
-        skipped: Vec::new(),
-        missing_paths: Vec::new(),
-    }
-}
-
-/// The canary of v3.28.0 failed, the cluster is back, and the ledger wants the commit.
-fn with_rollback() -> Lab {
-    let mut lab = started();
-    let mut status = went(&[Pending, Canary, RollingBack, Failed]);
-    status.attempt.as_mut().unwrap().outcome = Some(Outcome::RolledBack);
-    lab.claim(&calico(), status);
-    lab.now = at(300);
-    let entry = RollbackEntry {
-        attempt: "a1".into(),
-        claim: calico(),
-        from: wish("3.28.0").hash(),
-        from_version: "v3.28.0".to_owned(),
-        to_version: "v3.27.2".to_owned(),
-        to: Some(wish("3.27.2").hash()),
-        to_wish: Some(wish("3.27.2")),
-        written: BTreeMap::from([("targetVersion".to_owned(), "v3.27.2".to_owned())]),
-        reason: "CanaryUnhealthy".to_owned(),
-        evidence: "2 of 2 canaries crash-loop".to_owned(),
-        left: Vec::new(),
-        introduced: Some(Oid::from("c1")),
-        others: vec!["values.yaml".to_owned()],
-        at: at(240),
-        state: RollbackState::Due,
-    };
-    let wishes = ["3.27.2", "3.28.0"].map(|version| WishEntry {
-        wish: wish(version).hash(),
-        wished: wish(version),
-        claim: calico(),
-        introduced: Oid::from("c1"),
-        written: BTreeMap::new(),
-        others: Vec::new(),
-    });
-    let target = TargetEntry { rollbacks: vec![entry], wishes: wishes.into(), ..TargetEntry::default() };
-    lab.ledger().targets.insert(agent(), target);
-    head(&mut lab, "c1", &[("calico.yaml", MANIFEST)]);
-    lab
-}
-
-fn head(lab: &mut Lab, head: &str, files: &[(&str, &str)]) {
-    lab.git().tracked = Some(tracked(head, files));
-    lab.ledger().accepted = Some(Oid::from(head));
 }

@@ -6,11 +6,14 @@ use serde::Serialize;
 
 use super::{
     escape::line,
-    waiting::{refusal, waiting_for},
+    waiting::{refusal, waiting, waiting_for},
 };
 use crate::{
     api::{ClaimKey, status::WaitingFor},
-    rollout::waiting::{Refusal, Waiting},
+    rollout::{
+        gate::{self, GateVerdict},
+        waiting::{Refusal, Waiting},
+    },
 };
 
 /// Longest evidence of one gate, in characters.
@@ -47,6 +50,18 @@ pub struct Gate {
     pub verdict: Verdict,
     /// What was seen.
     pub evidence: String,
+}
+
+impl From<&gate::Gate> for Gate {
+    fn from(gate: &gate::Gate) -> Self {
+        let (verdict, evidence) = match &gate.verdict {
+            GateVerdict::Pass(evidence) => (Verdict::Pass, evidence.clone()),
+            GateVerdict::Warn(evidence) => (Verdict::Pass, format!("warning: {evidence}")),
+            GateVerdict::Wait(why) => (Verdict::Unknown, waiting(why)),
+            GateVerdict::Refuse(why) => (Verdict::Fail, refusal(why)),
+        };
+        Self { name: gate.name.to_owned(), verdict, evidence }
+    }
 }
 
 /// A refusal with its way out.

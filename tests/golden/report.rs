@@ -25,7 +25,10 @@ use trunkline::{
         tree::StatusReport,
         waiting::waiting_for,
     },
-    rollout::waiting::{Refusal, Waiting},
+    rollout::{
+        gate,
+        waiting::{Refusal, Waiting},
+    },
     world::{AgentKey, Claim, ClaimStatus, Seen, Target, World, git::GitSeen},
 };
 
@@ -353,15 +356,16 @@ fn status_as_json_has_absolute_times() {
 
 #[test]
 fn explain_shows_every_gate_with_its_evidence() {
-    let gate = |name: &str, verdict, evidence: &str| Gate {
+    let told = |name: &str, verdict, evidence: &str| Gate {
         name: name.to_owned(),
         verdict,
         evidence: evidence.to_owned(),
     };
+    let seen = gate::Gate::pass("provider", "calico, DaemonSet kube-system/calico-node");
     let gates = vec![
-        gate("provider", Verdict::Pass, "calico, DaemonSet kube-system/calico-node"),
-        gate("version skew", Verdict::Fail, "v3.25.0 to v3.28.0 skips two minor versions"),
-        gate("dry run", Verdict::Unknown, "not asked yet"),
+        Gate::from(&seen),
+        told("version skew", Verdict::Fail, "v3.25.0 to v3.28.0 skips two minor versions"),
+        told("dry run", Verdict::Unknown, "not asked yet"),
     ];
     let refusal = Refusal::VersionSkew {
         from: "v3.25.0".to_owned(),
