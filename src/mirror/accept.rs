@@ -28,7 +28,8 @@ pub struct Accepted<'t> {
 pub enum Held {
     /// The branch was not read yet in this process.
     Unread,
-    /// The branch was read from another starting point than the last accepted revision; the next look mends it.
+    /// The branch was read from another starting point than the last accepted revision; the next look mends
+    /// it.
     Stale,
     /// The head does not descend from the last accepted revision.
     Rewritten {

@@ -1,7 +1,7 @@
 //! What statuses tell, folded into the ledger: attempts, quarantine, used tokens, rollbacks to record in Git.
 //!
-//! Each fact is taken once, when an attempt first shows up or its outcome first shows: the ledger remembers both, so
-//! that looking again, a pruned list or an old status on another claim changes nothing.
+//! Each fact is taken once, when an attempt first shows up or its outcome first shows: the ledger remembers
+//! both, so that looking again, a pruned list or an old status on another claim changes nothing.
 
 use super::{
     MirrorCase, claims,

@@ -1,8 +1,8 @@
 //! Which declaration acts for each target, and how the others stand.
 //!
 //! What is in force stays so as long as it is declared, and while its removal returns. Otherwise exactly one
-//! candidate comes into force; several are `Ambiguous`. A declaration at first contact is a candidate only if it is
-//! what runs, so that thirty old manifests start nothing.
+//! candidate comes into force; several are `Ambiguous`. A declaration at first contact is a candidate only if
+//! it is what runs, so that thirty old manifests start nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     api::ClaimKey,
     config::FirstContact,
-    manifest::wish::{Wish, normalise},
+    manifest::wish::Wish,
     profile,
     rollout::waiting::Refusal,
     world::{ClaimStatus, Target},
@@ -203,18 +203,16 @@ fn standings(
         .collect()
 }
 
-/// Whether the wish of an object is what runs: the live template and every pod of it.
+/// Whether the wish of an object is what runs: it is the live template, and that is rolled out.
 fn runs(entry: &ObjectEntry, case: &MirrorCase<'_>) -> bool {
     let Wish::Cni { provider, target_version, .. } = &entry.wished else { return false };
     let Ok((profile, key)) = profile::resolve(case.profiles, case.world, provider.as_deref()) else {
         return false;
     };
-    let Some(agent) = case.world.agents.get(&key) else { return false };
-    let template = profile.images(&agent.is.template.raw, target_version);
-    let template_runs =
-        template.is_ok_and(|images| !images.is_empty() && images.iter().all(|image| image.from == image.to));
-    template_runs
-        && case.world.pods_of(&agent.uid).filter(|(_, pod)| !pod.is.deleting).all(|(_, pod)| {
-            profile.version(&pod.is.images).is_some_and(|version| normalise(&version) == *target_version)
-        })
+    let Some(agent) = case.world.agents.get(&key).map(|seen| &seen.is) else { return false };
+    let rolled_out = agent.observed_generation >= agent.generation && agent.updated >= agent.desired;
+    rolled_out
+        && profile
+            .images(&agent.template.raw, target_version)
+            .is_ok_and(|images| !images.is_empty() && images.iter().all(|image| image.from == image.to))
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     api::{
         ClaimKey,
-        names::{AttemptId, PATH, REPOSITORY, RETRY, REVISION, RepoName, WISH},
+        names::{AttemptId, HOLD, PATH, REPOSITORY, RETRY, REVISION, RepoName, WISH},
         status::Outcome,
     },
     manifest::Declaration,
@@ -72,6 +72,16 @@ pub(super) fn drop_gone(ledger: &mut Ledger, case: &MirrorCase<'_>) {
     }
 }
 
+/// Notes the brake on every custom resource of ours: whoever pulled it means the object, not the resource.
+pub(super) fn note_holds(ledger: &mut Ledger, case: &MirrorCase<'_>) {
+    for (key, entry) in &mut ledger.objects {
+        let seen = case.world.claims.get(key);
+        if let Some(seen) = seen.filter(|seen| of_repository(&seen.is, &case.repo.name)) {
+            entry.hold = seen.is.hold.as_ref().map(|hold| hold.reason.clone());
+        }
+    }
+}
+
 /// Writes that bring the custom resources to what the ledger says.
 pub(super) fn writes(ledger: &Ledger, case: &MirrorCase<'_>, readings: Option<&Readings>) -> Vec<Write> {
     let mut writes = Vec::new();
@@ -118,6 +128,7 @@ fn write(
     let Some(seen) = case.world.claims.get(key) else {
         annotations.insert(PATH.to_owned(), entry.path.clone());
         annotations.extend(entry.token.clone().map(|token| (RETRY.to_owned(), token)));
+        annotations.extend(entry.hold.clone().map(|reason| (HOLD.to_owned(), reason)));
         return Some((StepName::CreateClaim, unit, Effect::CreateClaim { claim, spec: spec(), annotations }));
     };
     if !ours(&seen.is, &case.repo.name) {

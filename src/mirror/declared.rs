@@ -129,6 +129,7 @@ impl Step<'_> {
                 first_contact: self.first || !seen_coming,
                 hidden_in: BTreeSet::new(),
                 token: declaration.token.clone(),
+                hold: None,
                 standing: Standing::FirstContact,
                 removed: None,
                 target: Target::Unresolved(key.clone()),
@@ -184,7 +185,8 @@ impl Step<'_> {
         }
     }
 
-    /// The last step that changed the wish of a key on the way from one wish to another: its place and commit.
+    /// The last step that changed the wish of a key on the way from one wish to another: its place and
+    /// commit.
     fn brought(
         &self,
         key: &ClaimKey,

@@ -104,6 +104,9 @@ pub struct ObjectEntry {
     /// Retry token beside the wish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Text of the brake on its custom resource, so that a recreated one is held as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<String>,
     /// How it stands towards its target.
     pub standing: Standing,
     /// Removed in Git; kept until its rollback has ended.
@@ -231,7 +234,8 @@ pub struct RollbackEntry {
     /// The wish put back, itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_wish: Option<Wish>,
-    /// Bytes of the wish put back, as written before, by field name.
+    /// Bytes of the wish put back, as written before, by field name; without `targetVersion` where the
+    /// version that ran was never declared.
     #[serde(default)]
     pub written: BTreeMap<String, String>,
     /// Reason of the failure.

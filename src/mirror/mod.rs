@@ -1,10 +1,11 @@
-//! Declarations at the accepted revision against custom resources and ledger: what to create, replace, delete.
+//! Declarations at the accepted revision against custom resources and ledger: what to create, replace,
+//! delete.
 //!
-//! Guarantees: total, deterministic and level-triggered: the same world gives the same decision, and a ledger already
-//! at the revision is not written again. The ledger is written first and alone; custom resources follow what is
-//! stored in it, so that none exists of which the ledger does not know. A repository that cannot be read, was
-//! rewritten or lost its branch changes and removes nothing. An attempt under way outlives the removal of its
-//! declaration.
+//! Guarantees: total, deterministic and level-triggered: the same world gives the same decision, and a ledger
+//! already at the revision is not written again. The ledger is written first and alone; custom resources
+//! follow what is stored in it, so that none exists of which the ledger does not know. A repository that
+//! cannot be read, was rewritten or lost its branch changes and removes nothing. An attempt under way
+//! outlives the removal of its declaration.
 //!
 //! Limits: renames, `MassRemoval`, `acceptRewrite`, a rebuild from the status branch and authority between
 //! repositories are not built; a second declaration for a target is `Ambiguous` and what was in force stays.
@@ -117,6 +118,7 @@ fn next(
     }
     attempts::fold(&mut ledger, case);
     claims::drop_gone(&mut ledger, case);
+    claims::note_holds(&mut ledger, case);
     authority::settle(&mut ledger, case);
     rollbacks::settle(&mut ledger, accepted.ok());
     ledger.states = states::states(&stored.states, case.repo, seen, accepted.err(), now);

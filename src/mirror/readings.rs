@@ -1,4 +1,5 @@
-//! What the accepted revision and the commits before it declare, and a memo so that no commit is parsed twice.
+//! What the accepted revision and the commits before it declare, and a memo so that no commit is parsed
+//! twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +43,8 @@ pub fn presence<'r>(reading: &'r Reading, key: &ClaimKey) -> Presence<'r> {
     }
 }
 
-/// Readings of one repository by commit; holds those of the last pass only. Losing it costs time, nothing else.
+/// Readings of one repository by commit; holds those of the last pass only. Losing it costs time, nothing
+/// else.
 #[derive(Debug, Default)]
 pub struct ReadMemo {
     known: BTreeSet<String>,

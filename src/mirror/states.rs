@@ -36,8 +36,8 @@ pub(super) fn states(
     }
     if let Some(trouble) = seen.and_then(|seen| seen.trouble.as_ref()) {
         let message = format!(
-            "Repository {} cannot be read: {}. Rollouts go on with the last accepted revision, and nothing is \
-             removed; it is tried again.",
+            "Repository {} cannot be read: {}. Rollouts go on with the last accepted revision, and nothing \
+             is removed; it is tried again.",
             repo.name, trouble.message
         );
         add(Reason::Unreachable, message, trouble.since);
@@ -54,14 +54,14 @@ fn rewritten(held: &Held, repo: &Repository) -> Option<String> {
     match held {
         Held::Unread | Held::Stale => None,
         Held::Rewritten { accepted, head } => Some(format!(
-            "Branch {branch} is at {head}, which does not descend from {accepted}, the last accepted revision. \
-             Running attempts go on; nothing new is mirrored and nothing is written to {branch}. To go on, push a \
-             history that contains {accepted} again, for example a merge of both heads."
+            "Branch {branch} is at {head}, which does not descend from {accepted}, the last accepted \
+             revision. Running attempts go on; nothing new is mirrored and nothing is written to {branch}. \
+             To go on, push a history that contains {accepted} again, for example a merge of both heads."
         )),
         Held::BranchGone { accepted } => Some(format!(
-            "Branch {branch} does not exist any more; the last accepted revision is {accepted}. Running attempts \
-             go on; nothing new is mirrored and nothing is removed. To go on, push {accepted} or a descendant of \
-             it to {branch} again."
+            "Branch {branch} does not exist any more; the last accepted revision is {accepted}. Running \
+             attempts go on; nothing new is mirrored and nothing is removed. To go on, push {accepted} or a \
+             descendant of it to {branch} again."
         )),
     }
 }

@@ -116,6 +116,7 @@ impl Lab {
             first_contact: false,
             hidden_in: std::collections::BTreeSet::new(),
             token: None,
+            hold: None,
             standing: Standing::InForce,
             removed: None,
             target: agent(),

@@ -1,15 +1,7 @@
 //! Which declaration acts: J2, J26, J28, J42, J44, J47.
 
 use super::lab::{Lab, agent, calico, cni, service, wish, with_token};
-use crate::{
-    api::ClaimKey,
-    config::FirstContact,
-    mirror::{
-        ledger::Standing,
-        tests::lab::{self},
-    },
-    world::Target,
-};
+use crate::{api::ClaimKey, config::FirstContact, mirror::ledger::Standing, world::Target};
 
 fn key(name: &str) -> ClaimKey {
     ClaimKey::cni(name)
@@ -51,6 +43,18 @@ fn thirty_old_manifests_start_nothing_and_the_one_that_runs_is_adopted_j26a() {
     assert_eq!(lab.target().in_force, Some(key("c-27")));
     assert_eq!(*lab.standing(&key("c-27")), Standing::InForce);
     assert_eq!(*lab.standing(&key("c-3")), Standing::Superseded { by: key("c-27") });
+}
+
+#[test]
+fn a_template_that_is_not_rolled_out_yet_is_not_what_runs_j26() {
+    let mut lab = Lab::new();
+    lab.agent_rolls("v3.28.0");
+    lab.push("c0", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    assert_eq!(*lab.standing(&calico()), Standing::FirstContact);
+    lab.agent_runs("v3.28.0");
+    lab.settle();
+    assert_eq!(*lab.standing(&calico()), Standing::InForce);
 }
 
 #[test]
@@ -185,7 +189,7 @@ fn an_unknown_provider_stands_for_itself_j44c() {
     assert_eq!(lab.entry(&calico()).target, Target::Unresolved(calico()));
     lab.push("c2", &[("calico.yaml", Some(&(cni("calico", "v3.28.0") + "  provider: calico\n")))]);
     lab.settle();
-    assert_eq!(lab.entry(&calico()).target, lab::agent());
+    assert_eq!(lab.entry(&calico()).target, agent());
     assert_eq!(lab.target().wishes.len(), 2);
 }
 

@@ -4,7 +4,7 @@ use crate::{
     api::status::Outcome,
     mirror::{
         ledger::Standing,
-        tests::lab::{Lab, calico, cni},
+        tests::lab::{Lab, calico, cni, hold},
     },
     world::git::GitTrouble,
 };
@@ -152,6 +152,21 @@ fn a_resource_that_vanished_is_made_again_and_its_attempt_is_still_known_j24bc()
     assert_eq!(lab.settle(), ["CreateClaim CNIUpgrade/calico"]);
     assert_eq!(lab.target().attempts.len(), 1);
     assert_eq!(lab.target().in_force, Some(calico()));
+}
+
+#[test]
+fn the_brake_is_left_alone_and_kept_when_the_resource_is_made_again_j48() {
+    let mut lab = in_canary();
+    lab.edit(&calico(), |claim| claim.hold = Some(hold("DNS is odd")));
+    assert_eq!(lab.settle_claims(), Vec::<String>::new());
+    lab.kubectl_delete(&calico());
+    lab.settle();
+    assert_eq!(lab.claim(&calico()).hold, Some(hold("DNS is odd")));
+    lab.edit(&calico(), |claim| claim.hold = None);
+    lab.settle();
+    lab.vanish(&calico());
+    lab.settle();
+    assert_eq!(lab.claim(&calico()).hold, None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{
         ClaimKey, CniUpgradeStatus,
-        names::{AttemptId, Oid, REPOSITORY, RepoName, Rv, Uid, WishHash},
+        names::{AttemptId, HOLD, Oid, REPOSITORY, RepoName, Rv, Uid, WishHash},
         status::{Attempt, AttemptKind, LastGood, Outcome, Rollback},
     },
     config::{Config, FirstContact, Repository},
@@ -21,8 +21,8 @@ use crate::{
     profile::{Profile, built_in},
     rollout::{Decision, Now, effect::Effect},
     world::{
-        Agent, AgentKey, Claim, ClaimStatus, Feed, Object, ObjectId, Observation, Shape, Strategy, Target,
-        Template, World, digest,
+        Agent, AgentKey, Claim, ClaimStatus, Feed, Hold, Object, ObjectId, Observation, Shape, Strategy,
+        Target, Template, World, digest,
         git::{Blob, CommitInfo, CommitStep, Descent, Files, GitSeen, GitTrouble, Signature, Tracked},
     },
 };
@@ -44,15 +44,17 @@ pub(super) struct Lab {
 /// A `CNIUpgrade` manifest.
 pub(super) fn cni(name: &str, version: &str) -> String {
     format!(
-        "apiVersion: cni.example.com/v1\nkind: CNIUpgrade\nmetadata:\n  name: {name}\nspec:\n  targetVersion: {version}\n"
+        "apiVersion: cni.example.com/v1\nkind: CNIUpgrade\nmetadata:\n  name: {name}\n\
+         spec:\n  targetVersion: {version}\n"
     )
 }
 
 /// A `ServiceUpgrade` manifest for a Service of a name.
 pub(super) fn service(namespace: &str, name: &str, service: &str, selector: &str) -> String {
     format!(
-        "apiVersion: service.example.com/v1\nkind: ServiceUpgrade\nmetadata:\n  name: {name}\n  namespace: {namespace}\n\
-         spec:\n  serviceName: {service}\n  targetService:\n    selector:\n      version: {selector}\n"
+        "apiVersion: service.example.com/v1\nkind: ServiceUpgrade\nmetadata:\n  name: {name}\n\
+         \x20 namespace: {namespace}\nspec:\n\
+         \x20 serviceName: {service}\n  targetService:\n    selector:\n      version: {selector}\n"
     )
 }
 
@@ -162,6 +164,15 @@ impl Lab {
             .get(&key)
             .map_or_else(|| format!("ds-{}", self.writes), |ds| ds.uid.to_string());
         self.see(ObjectId::Agent(key), &uid, Shape::Agent(agent));
+    }
+
+    /// The live template is set, but not every pod has it.
+    pub(super) fn agent_rolls(&mut self, version: &str) {
+        self.agent_runs(version);
+        let Target::Agent(key) = agent() else { return };
+        let seen = self.world.agents[&key].clone();
+        let halfway = Agent { updated: 10, ..seen.is };
+        self.see(ObjectId::Agent(key), seen.uid.as_str(), Shape::Agent(halfway));
     }
 
     pub(super) fn agent_gone(&mut self) {
@@ -299,6 +310,7 @@ impl Lab {
                 self.see(id, &uid, Shape::Ledger(ledger.repository.clone(), Ok(Box::new(ledger))));
             }
             Effect::CreateClaim { claim, spec, annotations } => self.put(&claim, None, |new| {
+                new.hold = annotations.get(HOLD).map(|reason| hold(reason));
                 new.digest = digest::of(&spec);
                 new.spec = spec;
                 new.annotations = annotations;
@@ -489,4 +501,9 @@ impl Lab {
 
 fn oid(text: &str) -> Oid {
     Oid::from(digest::hex(text.as_bytes()).chars().take(40).collect::<String>())
+}
+
+/// The brake, with a text.
+pub(super) fn hold(reason: &str) -> Hold {
+    Hold { reason: reason.to_owned(), by: None, since: None }
 }

@@ -100,7 +100,7 @@ fn essence(ledger: &Ledger) -> Vec<(ClaimKey, String, ObjectEntry)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn the_pass_comes_to_rest_and_looking_again_changes_nothing(edits in edits()) {
@@ -139,7 +139,9 @@ proptest! {
         at_once.settle();
         prop_assert_eq!(essence(at_once.ledger()), essence(stepwise.ledger()));
         prop_assert_eq!(&at_once.ledger().accepted, &stepwise.ledger().accepted);
-        let specs = |lab: &Lab| lab.world.claims.iter().map(|(key, seen)| (key.clone(), seen.is.spec.clone())).collect::<Vec<_>>();
+        let specs = |lab: &Lab| -> Vec<_> {
+            lab.world.claims.iter().map(|(key, seen)| (key.clone(), seen.is.spec.clone())).collect()
+        };
         prop_assert_eq!(specs(&at_once), specs(&stepwise));
     }
 
