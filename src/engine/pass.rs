@@ -123,7 +123,9 @@ impl Engine {
         let waiting = decision.waiting.iter().map(|waiting| waiting.reason().to_owned());
         let refusals = decision.refusals.iter().map(|refusal| refusal.reason().as_str().to_owned());
         let reasons: Vec<String> = waiting.chain(refusals).collect();
-        if self.told.get(key) == Some(&reasons) {
+        // While something is done about it, the reasons have not changed: a try between two waits is no news.
+        let trying = reasons.is_empty() && !decision.effects.is_empty();
+        if trying || self.told.get(key) == Some(&reasons) {
             return;
         }
         if !reasons.is_empty() {

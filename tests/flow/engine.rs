@@ -6,7 +6,13 @@ use kube::{Api, api::PostParams};
 use trunkline::{
     api::{CNIUpgrade, CniUpgradeStatus, cni_upgrade::CniPhase, status::Truth},
     dice::Dice,
-    sim::api::Fault,
+    sim::{
+        api::Fault,
+        model::{
+            self,
+            fault::{FaultKind, Where},
+        },
+    },
 };
 
 use super::stage::Stage;
@@ -111,6 +117,33 @@ async fn a_bad_api_server_costs_time_and_nothing_else() {
     stage.remote.commit("main", &[("network/calico.yaml", UPGRADE)]);
     let status = stage.until_phase("calico", CniPhase::Completed, 240).await;
     assert_eq!((status.upgraded_nodes, status.failed_nodes, status.remaining_nodes), (5, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_canary_goes_back_and_git_gets_exactly_one_rollback_commit() {
+    let stage = Stage::new(5);
+    stage.cluster.model(|model| {
+        model.add_fault(model::fault::Fault {
+            nodes: Where::First { count: 1, hit: BTreeSet::new() },
+            image: Some("v3.28.0".to_owned()),
+            kind: FaultKind::CrashLoops,
+            from: None,
+            until: None,
+        });
+    });
+    let _engine = stage.engine();
+    stage.pass(60).await;
+    let old = UPGRADE.replace("v3.28.0", "v3.27.2");
+    stage.remote.commit("main", &[("calico.yaml", &old)]);
+    stage.until_phase("calico", CniPhase::Completed, 10).await;
+    assert!(deleted(&stage).is_empty());
+    stage.remote.commit("main", &[("calico.yaml", UPGRADE)]);
+    let status = stage.until_phase("calico", CniPhase::Failed, 120).await;
+    assert_eq!(reason(&status, "RolledBack").map(|(truth, _)| truth), Some(Truth::True));
+    stage.pass(7200).await;
+    assert_eq!(stage.remote.log("main").len(), 3);
+    assert_eq!(stage.remote.file("main", "calico.yaml").unwrap().1, old);
+    assert_eq!(stage.status("calico").unwrap().phase, CniPhase::Failed);
 }
 
 #[tokio::test(start_paused = true)]

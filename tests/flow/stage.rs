@@ -21,6 +21,7 @@ use trunkline::{
     sim::{
         api::EmbeddedCluster,
         model::{
+            Model,
             body::Body,
             cluster::ClusterSpec,
             store::{Kind, ObjRef},
@@ -35,7 +36,7 @@ pub(crate) struct Stage {
     pub(crate) cluster: EmbeddedCluster,
     pub(crate) remote: Bare,
     pub(crate) clock: Clock,
-    dir: TempDir,
+    pub(crate) dir: TempDir,
     world: JoinHandle<()>,
 }
 
@@ -44,7 +45,17 @@ impl Stage {
     pub(crate) fn new(nodes: usize) -> Self {
         let start: Timestamp = "2026-03-01T10:00:00Z".parse().unwrap();
         let model = ClusterSpec::new(1, nodes, start).build();
-        let clock = Clock::embedded(model.now());
+        Self::with(model, |model| Clock::embedded(model.now()))
+    }
+
+    /// The same on the wall clock.
+    pub(crate) fn in_real_time(nodes: usize) -> Self {
+        let clock = Clock::real();
+        Self::with(ClusterSpec::new(1, nodes, clock.now()).build(), |_| clock)
+    }
+
+    fn with(model: Model, clock: impl FnOnce(&Model) -> Clock) -> Self {
+        let clock = clock(&model);
         let cluster = EmbeddedCluster::new(model, clock);
         let moving = cluster.clone();
         let world = tokio::spawn(async move { moving.run().await });

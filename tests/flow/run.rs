@@ -1,0 +1,73 @@
+//! `trunkline run` as a process, over a kubeconfig.
+
+use std::{
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use trunkline::clock::later;
+
+use super::stage::Stage;
+
+fn trunkline(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.env_clear().env("HOME", home).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_daemon_follows_a_repository_over_a_kubeconfig_and_ends_well_at_sigterm() {
+    let stage = Stage::in_real_time(2);
+    let served = stage.cluster.serve(0).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = stage.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let kubeconfig = file("kubeconfig", &served.kubeconfig());
+    let url = stage.remote.path().display();
+    let config = file(
+        "config.yaml",
+        &format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n"),
+    );
+    let daemon = trunkline(stage.dir.path())
+        .args(["run", "--allow-local", "--log-format", "json", "--config"])
+        .arg(config)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .spawn()
+        .unwrap();
+    let deadline = later(stage.clock.now(), Duration::from_secs(60));
+    while stage.remote.tip("trunkline/status/prod").is_none() && stage.clock.now() < deadline {
+        stage.clock.sleep_until(later(stage.clock.now(), Duration::from_millis(20))).await;
+    }
+    let published = stage.remote.tip("trunkline/status/prod");
+    assert!(Command::new("kill").arg("-TERM").arg(daemon.id().to_string()).status().unwrap().success());
+    let output = daemon.wait_with_output().unwrap();
+    let log = errors(&output);
+    assert!(published.is_some(), "nothing was published: {log}");
+    assert!(output.status.success(), "{:?}: {log}", output.status);
+    assert!(log.contains("run one replica only") && log.contains("stopped"), "{log}");
+    assert!(log.lines().all(|line| line.starts_with('{')), "not all lines are JSON: {log}");
+}
+
+#[test]
+fn a_configuration_that_is_not_there_or_wrong_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let absent = home.path().join("absent.yaml");
+    let output = trunkline(home.path()).args(["run", "--config"]).arg(&absent).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("absent.yaml"), "{}", errors(&output));
+    let wrong = home.path().join("wrong.yaml");
+    std::fs::write(&wrong, "cluster: prod\nrepositories: []\nunheardOf: 1\n").unwrap();
+    let output = trunkline(home.path()).args(["run", "--config"]).arg(&wrong).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("unheardOf"), "{}", errors(&output));
+    let output = trunkline(home.path()).args(["run", "--nonsense"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
