@@ -27,7 +27,7 @@ pub use git::Threads;
 pub use queue::{Queue, SPACING};
 
 use crate::{
-    api::names::{REPOSITORY, REQUESTED_AT, RepoName},
+    api::names::{REPOSITORY, REQUESTED_AT, RepoName, Uid},
     clock::{Clock, later},
     config::Config,
     dice::Dice,
@@ -104,7 +104,7 @@ pub struct Engine {
     memos: BTreeMap<RepoName, ReadMemo>,
     halted: Halted,
     told: BTreeMap<Key, Vec<String>>,
-    requested: BTreeMap<String, String>,
+    requested: BTreeMap<Uid, String>,
     seen: mpsc::Receiver<Observation>,
     out: mpsc::Sender<Observation>,
     bells: BTreeMap<RepoName, Bell>,
@@ -217,10 +217,13 @@ impl Engine {
 
     /// "Look now" on a custom resource: the worker of its repository, or every one.
     fn hear_requests(&mut self, observation: &Observation) {
+        if let Observation::Gone(_, _, uid, _) = observation {
+            self.requested.remove(uid);
+        }
         let (Observation::Listed(_, object) | Observation::Changed(_, object)) = observation else { return };
         let Shape::Claim(claim) = &object.shape else { return };
         let Some(asked) = claim.annotations.get(REQUESTED_AT) else { return };
-        let before = self.requested.insert(object.uid.to_string(), asked.clone());
+        let before = self.requested.insert(object.uid.clone(), asked.clone());
         if before.as_ref() == Some(asked) {
             return;
         }
