@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod cluster;
+mod demo;
 mod run;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Follow the repositories of the configuration and change the cluster as they say.
     Run(run::Args),
+    /// Play a whole story on an embedded cluster and a throw-away Git remote.
+    Demo(demo::Args),
 }
 
 /// Reads the arguments and runs the command; the exit code is 0 if all is well, 1 on errors, 2 on wrong usage.
@@ -33,6 +36,7 @@ pub fn main() -> ExitCode {
     telemetry::init(cli.log_format);
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Demo(args) => demo::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -1,4 +1,5 @@
 //! The embedded cluster: a world machine in virtual time, for demos, simulation and tests.
 
 pub mod api;
+pub mod lab;
 pub mod model;

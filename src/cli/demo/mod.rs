@@ -1,0 +1,248 @@
+//! `trunkline demo`: a whole story on an embedded cluster and a throw-away Git remote, with the shipped engine.
+
+mod events;
+mod screen;
+mod story;
+
+use std::{
+    io::IsTerminal as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    str::FromStr,
+};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+
+use crate::{
+    clock::{Clock, Pacer},
+    git::bare,
+    sim::{
+        lab::{BRANCH, CLUSTER, FOLDER, Lab},
+        model::{
+            Model,
+            cluster::ClusterSpec,
+            fault::{Fault, FaultKind},
+        },
+    },
+};
+use screen::{Output, Screen};
+use story::Story;
+
+/// Virtual seconds per second on a terminal: half an hour in about a minute.
+const WATCHABLE: u32 = 40;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What happens.
+    #[arg(long, value_enum, default_value_t = Scenario::Upgrade)]
+    scenario: Scenario,
+    /// Nodes of the embedded cluster.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=5000))]
+    nodes: u16,
+    /// Most nodes in flight.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    max_parallel: u16,
+    /// Virtual seconds per second, or `max`; default: 40 on a terminal, else `max`.
+    #[arg(long)]
+    speed: Option<Speed>,
+    /// Folder for remote, clone and kubeconfig; default: a new temporary one, which is kept.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Stay up after the story: push to the remote and watch.
+    #[arg(long)]
+    stay: bool,
+    /// How progress is shown.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// The stories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scenario {
+    /// The example manifest is the first push to an empty repository.
+    Upgrade,
+    /// The new agent crash-loops on one canary; both go back, and Git says so.
+    BadCanary,
+    /// The same with `autoRollback: false`: stopped and kept.
+    BadCanaryKept,
+    /// After completion a `git revert` is pushed.
+    Revert,
+}
+
+/// How fast virtual time passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speed {
+    Times(u32),
+    Max,
+}
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "max" => Ok(Self::Max),
+            _ => match text.trim_end_matches('x').parse() {
+                Ok(times @ 1..=100_000) => Ok(Self::Times(times)),
+                Ok(_) | Err(_) => Err("wants `max` or a number from 1 to 100000".to_owned()),
+            },
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .context("no runtime could be started")?;
+    let dir = folder(args)?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => {
+                println!("\nStopped. Remote, clone and kubeconfig are in {}.", dir.display());
+                Ok(ExitCode::from(130))
+            }
+            result = play(args, &dir) => result,
+        }
+    });
+    runtime.shutdown_background();
+    result
+}
+
+/// The folder of this run; one that holds a demo already is refused, so that nothing of it is lost.
+fn folder(args: &Args) -> anyhow::Result<PathBuf> {
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => {
+            let name = format!("trunkline-demo-{}", std::process::id());
+            std::env::temp_dir().join(name)
+        }
+    };
+    if dir.join("remote.git").exists() {
+        bail!("{} holds a demo already; name another folder with --dir, or remove it", dir.display());
+    }
+    std::fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    dir.canonicalize().with_context(|| format!("{} cannot be read", dir.display()))
+}
+
+async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
+    let terminal = std::io::stdout().is_terminal();
+    let speed = args.speed.unwrap_or(if terminal { Speed::Times(WATCHABLE) } else { Speed::Max });
+    let begin = Clock::real().now();
+    let clock = Clock::embedded(begin);
+    let lab = Lab::new(dir, cluster(args, clock), clock).context("the remote could not be made")?;
+    let served = lab.cluster.serve(0).context("the embedded API could not be served")?;
+    let kubeconfig = dir.join("kubeconfig");
+    write_private(&kubeconfig, &served.kubeconfig())?;
+    let mut screen = Screen::new(args.output, terminal, clock.now());
+    screen.open(&format!(
+        "{} nodes, Calico v3.27.2, remote {}, kubeconfig {}",
+        args.nodes,
+        lab.remote().display(),
+        kubeconfig.display()
+    ));
+    let moving = lab.cluster.clone();
+    tokio::spawn(async move { moving.run().await });
+    if let Speed::Times(times) = speed {
+        tokio::spawn(Pacer::new(times).run());
+    }
+    let engine = lab.engine(1).context("the engine could not be made")?;
+    let running = tokio::spawn(engine.run(std::future::pending()));
+    let mut story = Story::new(&lab, screen, args.scenario, args.max_parallel)?;
+    let ended = story.play().await;
+    let mut screen = story.into_screen();
+    screen.close();
+    if args.output == Output::Text {
+        farewell(&lab, dir, &kubeconfig)?;
+    }
+    if args.stay && ended.is_ok() {
+        if speed == Speed::Max {
+            tokio::spawn(Pacer::new(WATCHABLE).run());
+        }
+        let lines = "Staying up; push to the remote and watch here. Ctrl-C ends it.";
+        screen.say(clock.now(), "stay", lines, serde_json::json!({}));
+        story::watch(&lab, screen).await?;
+    }
+    running.abort();
+    match ended {
+        Ok(()) => {
+            if args.output == Output::Text {
+                println!("{}", measured(begin, &lab));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(why) => {
+            eprintln!("error: the story did not end as it should: {why:#}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn cluster(args: &Args, clock: Clock) -> Model {
+    let mut spec = ClusterSpec::new(1, usize::from(args.nodes), clock.now());
+    // A cluster that is there already: its agents started before the story begins.
+    spec.now = clock.now();
+    let mut model = spec.build();
+    match args.scenario {
+        Scenario::Upgrade | Scenario::Revert => {}
+        Scenario::BadCanary | Scenario::BadCanaryKept => {
+            model.add_fault(Fault::new(FaultKind::CrashLoops).with_image("v3.28.0").on_first(1));
+        }
+    }
+    model
+}
+
+/// The kubeconfig holds a token, so only its owner may read it.
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("{} cannot be written", path.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// What Git says, and the lines to copy next.
+fn farewell(lab: &Lab, dir: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
+    let status = crate::config::Repository::status_branch_name(CLUSTER);
+    for (title, branch, max) in [("main", BRANCH, 20), (status.as_str(), status.as_str(), 100)] {
+        println!("\n{title}:");
+        for commit in bare::log(&lab.remote(), branch, max)? {
+            println!("  {} {}", commit.oid.short(), commit.message.lines().next().unwrap_or_default());
+        }
+    }
+    let (remote, work) = (lab.remote(), dir.join("work"));
+    let (remote, work, kubeconfig) = (remote.display(), work.display(), kubeconfig.display());
+    println!("\nTo look further:");
+    println!("  git -C {remote} log --stat {BRANCH}");
+    println!("  git -C {remote} show {status}:README.md");
+    println!("With `--stay`, from another terminal:");
+    println!("  trunkline status --kubeconfig {kubeconfig}");
+    println!("  trunkline explain --kubeconfig {kubeconfig} calico");
+    println!("  git clone {remote} {work} && cd {work}");
+    println!("  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push");
+    Ok(())
+}
+
+fn measured(begin: jiff::Timestamp, lab: &Lab) -> String {
+    let wall = Clock::real().now().duration_since(begin);
+    let observed = lab.clock.now().duration_since(begin);
+    let peak = peak_memory().map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
+    let (minutes, seconds) = (observed.as_secs() / 60, wall.as_secs_f64());
+    format!("\n{minutes} minutes of the cluster in {seconds:.1} s{peak}.")
+}
+
+/// Highest resident memory of this process in MiB, where the system tells it.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024)
+}

@@ -1,0 +1,103 @@
+//! Where the story is shown: lines, a live tree below them on a terminal, or JSON lines.
+
+use std::io::Write as _;
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::events::Event;
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// The screen.
+#[derive(Debug)]
+pub(super) struct Screen {
+    output: Output,
+    live: bool,
+    begin: Timestamp,
+    drawn: usize,
+    tree: String,
+}
+
+impl Screen {
+    pub(super) const fn new(output: Output, terminal: bool, begin: Timestamp) -> Self {
+        let live = terminal && matches!(output, Output::Text);
+        Self { output, live, begin, drawn: 0, tree: String::new() }
+    }
+
+    /// Says what the story runs on.
+    pub(super) fn open(&mut self, text: &str) {
+        self.say(self.begin, "start", text, json!({}));
+    }
+
+    /// Shows events.
+    pub(super) fn show(&mut self, events: &[Event]) {
+        for event in events {
+            self.say(event.at, event.kind, &event.text, event.data.clone());
+        }
+    }
+
+    /// Shows one line.
+    pub(super) fn say(&mut self, at: Timestamp, kind: &str, text: &str, data: Value) {
+        match self.output {
+            Output::Json => {
+                let line = json!({ "at": at, "event": kind, "text": text.trim_start(), "data": data });
+                println!("{line}");
+            }
+            Output::Text => {
+                self.erase();
+                let seconds = at.duration_since(self.begin).as_secs().max(0);
+                let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+                println!("{hours:02}:{minutes:02}:{seconds:02} {text}");
+                self.draw();
+            }
+        }
+    }
+
+    /// Whether a tree is shown at all.
+    pub(super) const fn wants_tree(&self) -> bool {
+        self.live
+    }
+
+    /// Replaces the tree below the lines.
+    pub(super) fn tree(&mut self, text: String) {
+        if self.live && text != self.tree {
+            self.erase();
+            self.tree = text;
+            self.draw();
+        }
+    }
+
+    /// Leaves the tree as the last thing shown.
+    pub(super) fn close(&mut self) {
+        self.drawn = 0;
+        self.tree.clear();
+    }
+
+    fn draw(&mut self) {
+        if self.live && !self.tree.is_empty() {
+            print!("\n{}", self.tree);
+            if !self.tree.ends_with('\n') {
+                println!();
+            }
+            self.drawn = self.tree.lines().count() + 1;
+        }
+        // A reader that is gone is no reason to stop the story.
+        let _ = std::io::stdout().flush();
+    }
+
+    fn erase(&mut self) {
+        if self.drawn > 0 {
+            print!("\x1b[{}A\x1b[J", self.drawn);
+            self.drawn = 0;
+        }
+    }
+}
