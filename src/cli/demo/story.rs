@@ -302,7 +302,7 @@ fn agent<R>(lab: &Lab, look: impl Fn(&DaemonSetBody, bool) -> R) -> Option<R> {
     let at = ObjRef::new(Kind::DaemonSet, key.namespace, key.name);
     lab.cluster.model(|model| {
         let found = model.get(&at)?;
-        let held = found.annotations.contains_key(crate::api::names::ORIGINAL_STRATEGY);
+        let held = found.meta.annotations.contains_key(crate::api::names::ORIGINAL_STRATEGY);
         match &found.body {
             Body::DaemonSet(body) => Some(look(body, held)),
             Body::Node(_) | Body::Pod(_) | Body::Revision(_) | Body::Plain(_) => None,
