@@ -96,6 +96,8 @@ pub fn course(
 
 fn removed(status: &CniUpgradeStatus, attempt: &Attempt) -> Course {
     match attempt.kind {
+        // Held is not ended: its nodes still run what the removal takes back.
+        AttemptKind::Upgrade if attempt.outcome == Some(Outcome::Held) => Course::Return,
         AttemptKind::Upgrade if attempt.outcome.is_some() || failing(status, attempt) => Course::Continue,
         AttemptKind::Upgrade if status.last_good.is_none() => Course::End,
         AttemptKind::Upgrade => Course::Return,

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    api::{ClaimKey, ClaimKind, CniUpgradeStatus},
+    api::{ClaimKey, ClaimKind, CniUpgradeStatus, names::REPOSITORY},
     config::Config,
     mirror::ledger::{Ledger, ObjectEntry, Standing},
     profile::Profile,
@@ -124,8 +124,11 @@ fn unresolved(case: &Case<'_>, key: &ClaimKey, claim: &Seen<Claim>, now: Now) ->
     }
 }
 
-/// Flux, Argo CD or Helm marks on a claim that is not in the middle of an attempt (`design: git.md` 4).
+/// A claim without our annotation, or with Flux, Argo CD or Helm marks outside an attempt (`design: git.md` 4).
 fn not_ours(claim: &Seen<Claim>) -> bool {
+    if !claim.is.annotations.contains_key(REPOSITORY) {
+        return true;
+    }
     let unfinished = cni_status(claim)
         .and_then(|status| status.attempt)
         .is_some_and(|attempt| attempt.finished_at.is_none());

@@ -114,13 +114,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The folder of this run; one that holds a demo already is refused, so that nothing of it is lost.
 fn folder(args: &Args) -> anyhow::Result<PathBuf> {
-    let dir = match &args.dir {
-        Some(dir) => dir.clone(),
-        None => {
-            let name = format!("trunkline-demo-{}", std::process::id());
-            std::env::temp_dir().join(name)
-        }
-    };
+    let temporary = || std::env::temp_dir().join(format!("trunkline-demo-{}", std::process::id()));
+    let dir = args.dir.clone().unwrap_or_else(temporary);
     if dir.join("remote.git").exists() {
         bail!("{} holds a demo already; name another folder with --dir, or remove it", dir.display());
     }
@@ -151,7 +146,7 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     }
     let engine = lab.engine(1).context("the engine could not be made")?;
     let running = tokio::spawn(engine.run(std::future::pending()));
-    let mut story = Story::new(&lab, screen, args.scenario, args.max_parallel)?;
+    let mut story = Story::new(&lab, screen, args.scenario, args.nodes, args.max_parallel)?;
     let ended = story.play().await;
     let mut screen = story.into_screen();
     screen.close();
@@ -163,7 +158,7 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
             tokio::spawn(Pacer::new(WATCHABLE).run());
         }
         let lines = "Staying up; push to the remote and watch here. Ctrl-C ends it.";
-        screen.say(clock.now(), "stay", lines, serde_json::json!({}));
+        screen.say(clock.now(), "stay", lines, &serde_json::json!({}));
         story::watch(&lab, screen).await?;
     }
     running.abort();

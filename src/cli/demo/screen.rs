@@ -35,18 +35,18 @@ impl Screen {
 
     /// Says what the story runs on.
     pub(super) fn open(&mut self, text: &str) {
-        self.say(self.begin, "start", text, json!({}));
+        self.say(self.begin, "start", text, &json!({}));
     }
 
     /// Shows events.
     pub(super) fn show(&mut self, events: &[Event]) {
         for event in events {
-            self.say(event.at, event.kind, &event.text, event.data.clone());
+            self.say(event.at, event.kind, &event.text, &event.data);
         }
     }
 
     /// Shows one line.
-    pub(super) fn say(&mut self, at: Timestamp, kind: &str, text: &str, data: Value) {
+    pub(super) fn say(&mut self, at: Timestamp, kind: &str, text: &str, data: &Value) {
         match self.output {
             Output::Json => {
                 let line = json!({ "at": at, "event": kind, "text": text.trim_start(), "data": data });

@@ -35,8 +35,8 @@ use crate::{
 const EXAMPLE: &str = include_str!("../../../examples/first-rollout/clusters/demo/calico.yaml");
 /// Virtual time between two looks.
 const TICK: Duration = Duration::from_secs(1);
-/// Virtual time within which every story must have ended.
-const LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Virtual time within which every story must have ended, and what each round of nodes adds to it.
+const LIMIT: (Duration, Duration) = (Duration::from_secs(2 * 3600), Duration::from_secs(120));
 
 /// A story under way.
 pub(super) struct Story<'l> {
@@ -53,10 +53,12 @@ impl<'l> Story<'l> {
         lab: &'l Lab,
         screen: Screen,
         scenario: Scenario,
+        nodes: u16,
         max_parallel: u16,
     ) -> anyhow::Result<Self> {
         let author = lab.author().context("the author's clone could not be made")?;
-        let deadline = later(lab.clock.now(), LIMIT);
+        let rounds = u32::from(nodes.div_ceil(max_parallel));
+        let deadline = later(lab.clock.now(), LIMIT.0 + LIMIT.1 * rounds);
         Ok(Self { lab, eyes: Eyes::new(lab, screen), author, scenario, max_parallel, deadline })
     }
 
@@ -112,7 +114,7 @@ impl<'l> Story<'l> {
         let at = self.lab.clock.now();
         let revert = self.author.revert(&bad, at)?;
         let text = format!("pushed {}: Revert \"Upgrade Calico to v3.28.0\"", revert.short());
-        self.eyes.screen.say(at, "push", &text, json!({ "commit": revert }));
+        self.eyes.screen.say(at, "push", &text, &json!({ "commit": revert }));
         self.until("the nodes have returned", |eyes| eyes.ended(Outcome::Returned)).await?;
         self.settled("v3.27.2", 3).await
     }
@@ -125,7 +127,7 @@ impl<'l> Story<'l> {
             at,
             "push",
             &format!("pushed {}: {message}", oid.short()),
-            json!({ "commit": oid }),
+            &json!({ "commit": oid }),
         );
         Ok(oid)
     }
@@ -152,7 +154,7 @@ impl<'l> Story<'l> {
             }
             let now = self.lab.clock.now();
             if now > self.deadline {
-                bail!("{what}: not within {} days", LIMIT.as_secs() / 86_400);
+                bail!("{what}: not by {}", self.deadline);
             }
             self.lab.clock.sleep_until(later(now, TICK)).await;
         }
@@ -247,7 +249,7 @@ impl<'l> Eyes<'l> {
             let subject = commit.message.lines().next().unwrap_or_default();
             let text = format!("commit {} on {branch}: {subject}", commit.oid.short());
             let data = json!({ "branch": branch, "commit": commit.oid, "subject": subject });
-            self.screen.say(now, "commit", &text, data);
+            self.screen.say(now, "commit", &text, &data);
         }
         self.tips.insert(branch, tip);
         Ok(true)

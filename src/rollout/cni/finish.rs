@@ -195,13 +195,13 @@ impl Cx<'_> {
         }
         match (outcome, self.returning()) {
             (_, true) => {
-                conditions.ready(Reason::Returned, format!("Every touched node is back on {target}."))
+                conditions.ready(Reason::Returned, format!("Every touched node is back on {target}."));
             }
             (Some(Outcome::AlreadyRuns), _) => {
                 conditions.ready(Reason::AlreadyRuns, format!("{target} runs already; nothing was written."));
             }
             (_, false) => {
-                conditions.ready(Reason::Completed, format!("{progress} nodes are healthy on {target}."))
+                conditions.ready(Reason::Completed, format!("{progress} nodes are healthy on {target}."));
             }
         }
     }
