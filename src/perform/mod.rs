@@ -133,8 +133,8 @@ async fn write(effect: &Effect, cluster: &Cluster<'_>) -> Performed {
         Effect::PatchTemplate { agent, uid, rv, remember, images } => {
             patch_template::perform(cluster, agent, (uid, *rv), *remember, images).await
         }
-        Effect::RestoreTemplate { agent, uid, rv, template } => {
-            restore_template::perform(cluster, agent, (uid, *rv), template).await
+        Effect::RestoreTemplate { agent, uid, rv, remember, template } => {
+            restore_template::perform(cluster, agent, (uid, *rv), *remember, template).await
         }
         Effect::RestoreStrategy { agent, uid, rv, strategy } => {
             restore_strategy::perform(cluster, agent, (uid, *rv), *strategy).await

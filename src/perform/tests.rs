@@ -228,7 +228,8 @@ async fn the_strategy_goes_back_and_the_note_goes_while_the_parameters_stay() {
 async fn the_saved_template_goes_back_whole() {
     let (ports, asked) = server(|_, _| Answer::Json(200, daemon_set("8", &json!({}))));
     let template = Arc::new(json!({ "spec": { "containers": [] }, "newerField": 1 }));
-    let effect = Effect::RestoreTemplate { agent: agent(), uid: Uid::new("ds"), rv: Rv(7), template };
+    let effect =
+        Effect::RestoreTemplate { agent: agent(), uid: Uid::new("ds"), rv: Rv(7), remember: None, template };
     assert_eq!(run(effect, &ports).await.0, EffectOutcome::Done);
     let replaced = &asked.lock().unwrap()[0].2[3];
     assert_eq!(replaced["path"], "/spec/template");

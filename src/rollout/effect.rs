@@ -186,6 +186,8 @@ pub enum Effect {
         uid: Uid,
         /// Version it must have.
         rv: Rv,
+        /// Strategy to note in the annotation; absent when it is noted already.
+        remember: Option<Strategy>,
         /// The template, byte-equal to the saved one.
         template: Arc<Value>,
     },

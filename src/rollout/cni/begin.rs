@@ -146,7 +146,7 @@ impl Cx<'_> {
         };
         let strategy = self.agent.is.original_strategy.clone();
         LastGood {
-            version,
+            version: if self.spec.target_version.starts_with('v') { format!("v{version}") } else { version },
             wish,
             revision,
             template: Some(self.agent.is.template.raw.to_string()),

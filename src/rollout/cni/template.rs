@@ -154,16 +154,20 @@ impl Cx<'_> {
     }
 
     fn patch_images(&mut self, images: Vec<ImageChange>) {
-        let remember = self.agent.is.original_strategy.is_none().then_some(self.agent.is.strategy);
         let unit = format!("{}/{}", self.agent.uid, self.agent.is.template.digest);
         let effect = Effect::PatchTemplate {
             agent: self.agent_key.clone(),
             uid: self.agent.uid.clone(),
             rv: self.agent.rv,
-            remember,
+            remember: self.remember(),
             images,
         };
         self.want(StepName::PatchTemplate, unit, effect);
+    }
+
+    /// The strategy to note, if none is noted yet.
+    fn remember(&self) -> Option<Strategy> {
+        self.agent.is.original_strategy.is_none().then_some(self.agent.is.strategy)
     }
 
     /// The DaemonSet controller works with the template that we see.
@@ -197,6 +201,7 @@ impl Cx<'_> {
                 agent: self.agent_key.clone(),
                 uid: self.agent.uid.clone(),
                 rv: self.agent.rv,
+                remember: self.remember(),
                 template: Arc::new(saved),
             };
             self.want(StepName::RestoreTemplate, unit, effect);

@@ -106,18 +106,13 @@ impl Model {
                     body.template = template_of(patched(&agent_ref(agent), &body, images)?);
                 }
                 body.strategy = Strategy::OnDelete;
-                let note = remember.map(Strategy::as_str);
-                self.write_agent(agent, &exact(uid, *rv), body, |annotations| {
-                    if let Some(word) = note {
-                        annotations.insert(ORIGINAL_STRATEGY.to_owned(), word.to_owned());
-                    }
-                })
+                self.write_agent(agent, &exact(uid, *rv), body, |annotations| note(annotations, *remember))
             }
-            Effect::RestoreTemplate { agent, uid, rv, template } => {
+            Effect::RestoreTemplate { agent, uid, rv, remember, template } => {
                 let mut body = self.agent_at(agent, uid, *rv)?;
                 body.template = template_of(Value::clone(template));
                 body.strategy = Strategy::OnDelete;
-                self.write_agent(agent, &exact(uid, *rv), body, |_| {})
+                self.write_agent(agent, &exact(uid, *rv), body, |annotations| note(annotations, *remember))
             }
             Effect::RestoreStrategy { agent, uid, rv, strategy } => {
                 let mut body = self.agent_at(agent, uid, *rv)?;
@@ -293,6 +288,13 @@ fn deletes(effect: &Effect) -> Option<Observation> {
         | Effect::RestoreStrategy { .. }
         | Effect::PushStatus { .. }
         | Effect::PushRollback { .. } => None,
+    }
+}
+
+/// Notes the strategy before.
+fn note(annotations: &mut BTreeMap<String, String>, remember: Option<Strategy>) {
+    if let Some(strategy) = remember {
+        annotations.insert(ORIGINAL_STRATEGY.to_owned(), strategy.as_str().to_owned());
     }
 }
 
