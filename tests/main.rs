@@ -5,7 +5,11 @@
 mod flow;
 mod conformance;
 mod git;
+mod cli {
+    mod validate;
+}
 mod golden {
+    mod crds;
     mod report;
     mod report_waiting;
 }

@@ -1,8 +1,10 @@
 //! The commands, one file each.
 
 mod cluster;
+mod crd;
 mod demo;
 mod run;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,10 @@ enum Command {
     Run(run::Args),
     /// Play a whole story on an embedded cluster and a throw-away Git remote.
     Demo(demo::Args),
+    /// Print the CustomResourceDefinitions.
+    Crd,
+    /// Check manifests as the daemon would.
+    Validate(validate::Args),
 }
 
 /// Reads the arguments and runs the command; the exit code is 0 if all is well, 1 on errors, 2 on wrong usage.
@@ -37,6 +43,8 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Crd => crd::run(),
+        Command::Validate(args) => validate::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -23,6 +23,8 @@ use crate::{
 pub(super) const MAX_DOCUMENTS: usize = 1_000;
 /// Diagnostics of one file; more are counted.
 const MAX_DIAGNOSTICS: usize = 100;
+/// Characters of one message.
+const MAX_MESSAGE: usize = 500;
 
 /// Reads the files. `known` are the paths in which an object of ours stood before: in them a text that is no YAML is
 /// a fault even when it names none of our groups.
@@ -85,7 +87,7 @@ impl File<'_> {
     fn read(&mut self, bytes: &[u8]) {
         let before = self.reading.diagnostics.len();
         if bytes.len() > yaml::MAX_BYTES {
-            let message = format!("the file has {} bytes; at most {} are read", bytes.len(), yaml::MAX_BYTES);
+            let message = format!("the file is larger than {} bytes and is not read", yaml::MAX_BYTES);
             self.whole(Code::Limit, message, "split the file");
             return;
         }
@@ -163,6 +165,7 @@ impl File<'_> {
     ) {
         let (line, column) = at;
         let path = self.path.to_owned();
+        let (message, help) = (bounded(message), bounded(help));
         self.reading.diagnostics.push(Diagnostic {
             path,
             line,
@@ -206,6 +209,14 @@ impl File<'_> {
             snippet,
             "save the file as UTF-8".to_owned(),
         );
+    }
+}
+
+/// A value of the file in a message may be as long as the file.
+fn bounded(text: String) -> String {
+    match text.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
+        None => text,
     }
 }
 

@@ -385,6 +385,14 @@ fn findings_beyond_the_limit_are_counted() {
 }
 
 #[test]
+fn a_message_is_bounded_however_long_the_value_is() {
+    let found =
+        reading(&[("a.yaml", &cni(&format!("targetVersion: v1\ndeletionPolicy: {}", "x".repeat(10_000))))]);
+    assert_eq!(found.diagnostics[0].message.chars().count(), MAX_MESSAGE + 1);
+    assert!(found.diagnostics[0].snippet.len() < 300);
+}
+
+#[test]
 fn what_is_not_built_yet_is_refused_and_held() {
     let reading =
         reading(&[("a.yaml", &cni("targetVersion: v1\ndriver: nodeJob\ndeletionPolicy: Rollback"))]);
