@@ -278,9 +278,8 @@ fn published_cni(status: &CniUpgradeStatus) -> CniUpgradeStatus {
         intent.spent = 0;
         intent.as_of = intent.started_at;
     }
-    if let Some(observed) = &mut status.observed {
-        observed.as_of = None;
-    }
+    // Observed time moves every few seconds; `waitingFor` says until when it is watched.
+    status.observed = None;
     if let Some(last_good) = &mut status.last_good {
         last_good.template = None;
     }

@@ -24,7 +24,7 @@ pub fn waiting_for(why: &Waiting) -> WaitingFor {
 /// Says why nothing (more) is being done now, and what ends it.
 pub fn waiting(why: &Waiting) -> String {
     match why {
-        Waiting::Observing { left, until } => observing(*left, *until),
+        Waiting::Observing { until, .. } => observing(*until),
         Waiting::Settling { nodes, count, until } => settling(nodes, *count, *until),
         Waiting::Budget { in_flight, max } => budget(*in_flight, *max),
         Waiting::StatusBudget { max } => status_budget(*max),
@@ -147,12 +147,8 @@ fn rejected(effect: &str, message: &str, until: Timestamp) -> String {
     )
 }
 
-fn observing(left: i64, until: Timestamp) -> String {
-    format!(
-        "The canary is observed: {left} s of observed time are left, until {} at the earliest if it goes on \
-         holding.",
-        time(until)
-    )
+fn observing(until: Timestamp) -> String {
+    format!("The canary is observed until {} at the earliest, if it goes on holding.", time(until))
 }
 
 fn settling(nodes: &[NodeName], count: usize, until: Option<Timestamp>) -> String {

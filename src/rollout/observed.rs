@@ -47,9 +47,12 @@ pub fn advance(
     if elapsed < quantum.min(missing) {
         return (old, Some(later(from, quantum.min(missing))));
     }
-    let total = old.total + elapsed.min(2 * quantum);
-    let new = Observed { total, as_of: Some(now) };
-    (new, (total < goal).then(|| later(now, quantum.min(goal - total))))
+    let counted = elapsed.min(2 * quantum);
+    let total = old.total + counted;
+    // Whole seconds are counted, so their remainder goes on counting and the end does not move.
+    let as_of = if counted == elapsed { later(from, counted) } else { now };
+    let new = Observed { total, as_of: Some(as_of) };
+    (new, (total < goal).then(|| later(as_of, quantum.min(goal - total))))
 }
 
 #[cfg(test)]

@@ -162,13 +162,14 @@ impl<'a> Cx<'a> {
         let from = intent.as_of.max(live);
         let (elapsed, left) = (seconds(from, now), (timeout - intent.spent).max(0));
         if elapsed >= quantum.min(left) {
-            intent.spent += elapsed.min(2 * quantum);
-            intent.as_of = now;
+            let counted = elapsed.min(2 * quantum);
+            intent.spent += counted;
+            intent.as_of = if counted == elapsed { later(from, counted) } else { now };
             let left = timeout - intent.spent;
             if left <= 0 {
                 return true;
             }
-            self.look_at(Some(later(now, quantum.min(left))));
+            self.look_at(Some(later(intent.as_of, quantum.min(left))));
         } else {
             self.look_at(Some(later(from, quantum.min(left))));
         }
