@@ -15,9 +15,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging; the variable `RUST_LOG` overrides the default of `info`. A second call changes nothing.
-pub fn init(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Starts logging at a level that the variable `RUST_LOG` overrides. A second call changes nothing.
+pub fn init(format: LogFormat, level: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // `try_init` fails only where a subscriber is set already.
     let _ = match format {

@@ -39,7 +39,9 @@ pub fn main() -> ExitCode {
     // Fails only if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
-    telemetry::init(cli.log_format);
+    // The daemon logs what it does; the other commands print it.
+    let level = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn" };
+    telemetry::init(cli.log_format, level);
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -11,7 +11,6 @@ use super::{Scenario, events, screen::Screen};
 use crate::{
     api::{
         CNIUpgrade, CniUpgradeStatus,
-        cni_upgrade::CniPhase,
         names::Oid,
         reasons::Reason,
         status::{Outcome, Truth},
@@ -19,8 +18,9 @@ use crate::{
     clock::later,
     config::Repository,
     git::bare,
+    manifest::yaml,
     observe,
-    report::tree::StatusReport,
+    report::{status_file::Document, tree::StatusReport},
     sim::{
         lab::{BRANCH, CLUSTER, FOLDER, Lab, NAMESPACE},
         model::{
@@ -284,14 +284,15 @@ impl<'l> Eyes<'l> {
         self.status().is_some_and(ready)
     }
 
-    /// The status branch tells of the present phase.
+    /// The status branch tells of every phase there was.
     fn published(&self) -> bool {
         let Some((name, status)) = self.statuses.iter().next() else { return false };
         let branch = Repository::status_branch_name(CLUSTER);
         let file = bare::file(&self.lab.remote(), &branch, &format!("CNIUpgrade/{name}.yaml")).ok().flatten();
-        let phase = format!("phase: {}", status.phase.as_str());
-        let ended = [CniPhase::Completed, CniPhase::Failed].contains(&status.phase);
-        ended && file.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(&phase))
+        let told = file.and_then(|bytes| {
+            yaml::typed::<Document<CniUpgradeStatus>>(&String::from_utf8_lossy(&bytes)).ok()
+        });
+        told.is_some_and(|told| told.status.transitions == status.transitions)
     }
 }
 
