@@ -45,7 +45,10 @@ impl Cx<'_> {
     /// The view by which people count: nodes at the target of the attempt.
     fn counting(&self) -> Option<View> {
         let mut view = self.forward()?;
-        view.nodes = self.draft.nodes.clone();
+        // After a rollback commit the manifest names another version than the attempt that the status tells of.
+        let target = self.draft.target_version.as_deref().unwrap_or(&self.spec.target_version);
+        let covered = self.profile.images(&self.agent.is.template.raw, target).ok()?;
+        view.goal = Goal::Images(Arc::new(super::template::by_container(&covered)));
         if self.returning() {
             view.goal = Goal::Images(Arc::new(self.saved_images()));
             view.way = IntentKind::PutBack;
