@@ -5,6 +5,7 @@ mod screen;
 mod story;
 
 use std::{
+    collections::BTreeMap,
     io::IsTerminal as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -13,9 +14,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use crate::{
     clock::{Clock, Pacer},
+    config::Repository,
     git::bare,
     sim::{
         lab::{BRANCH, CLUSTER, FOLDER, Lab},
@@ -25,12 +29,16 @@ use crate::{
             fault::{Fault, FaultKind},
         },
     },
+    world::git::CommitInfo,
 };
 use screen::{Output, Screen};
 use story::Story;
 
 /// Virtual seconds per second on a terminal: half an hour in about a minute.
 const WATCHABLE: u32 = 40;
+
+/// Age of the cluster when the story begins.
+const BEFORE: SignedDuration = SignedDuration::from_mins(30);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -128,7 +136,7 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     let speed = args.speed.unwrap_or(if terminal { Speed::Times(WATCHABLE) } else { Speed::Max });
     let begin = Clock::real().now();
     let clock = Clock::embedded(begin);
-    let lab = Lab::new(dir, cluster(args, clock), clock).context("the remote could not be made")?;
+    let lab = Lab::new(dir, cluster(args, clock.now()), clock).context("the remote could not be made")?;
     let served = lab.cluster.serve(0).context("the embedded API could not be served")?;
     let kubeconfig = dir.join("kubeconfig");
     write_private(&kubeconfig, &served.kubeconfig())?;
@@ -150,25 +158,25 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     let ended = story.play().await;
     let mut screen = story.into_screen();
     screen.close();
-    if args.output == Output::Text {
-        farewell(&lab, dir, &kubeconfig)?;
+    let branches = branches(&lab)?;
+    let measure = Measure::of(begin, &lab);
+    match args.output {
+        Output::Text => farewell(args.scenario, &lab, dir, &kubeconfig, &branches, &measure),
+        Output::Json => {
+            screen.say(clock.now(), "end", "", &end(&ended, dir, &kubeconfig, &branches, &measure));
+        }
     }
     if args.stay && ended.is_ok() {
         if speed == Speed::Max {
             tokio::spawn(Pacer::new(WATCHABLE).run());
         }
         let lines = "Staying up; push to the remote and watch here. Ctrl-C ends it.";
-        screen.say(clock.now(), "stay", lines, &serde_json::json!({}));
+        screen.say(clock.now(), "stay", lines, &json!({}));
         story::watch(&lab, screen).await?;
     }
     running.abort();
     match ended {
-        Ok(()) => {
-            if args.output == Output::Text {
-                println!("{}", measured(begin, &lab));
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(()) => Ok(ExitCode::SUCCESS),
         Err(why) => {
             eprintln!("error: the story did not end as it should: {why:#}");
             Ok(ExitCode::FAILURE)
@@ -176,11 +184,11 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn cluster(args: &Args, clock: Clock) -> Model {
-    let mut spec = ClusterSpec::new(1, usize::from(args.nodes), clock.now());
-    // A cluster that is there already: its agents started before the story begins.
-    spec.now = clock.now();
-    let mut model = spec.build();
+/// A cluster that is there already: its agents started before the story begins.
+fn cluster(args: &Args, now: Timestamp) -> Model {
+    let before = now.saturating_sub(BEFORE).unwrap_or(now);
+    let mut model = ClusterSpec::new(1, usize::from(args.nodes), before).build();
+    model.advance_to(now);
     match args.scenario {
         Scenario::Upgrade | Scenario::Revert => {}
         Scenario::BadCanary | Scenario::BadCanaryKept => {
@@ -204,34 +212,91 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))
 }
 
+/// Both branches with their commits, newest first.
+fn branches(lab: &Lab) -> anyhow::Result<Vec<(String, Vec<CommitInfo>)>> {
+    let status = Repository::status_branch_name(CLUSTER);
+    let log = |branch: &str, max| bare::log(&lab.remote(), branch, max).context("the remote cannot be read");
+    Ok(vec![(BRANCH.to_owned(), log(BRANCH, 20)?), (status.clone(), log(&status, 100)?)])
+}
+
+fn subject(commit: &CommitInfo) -> &str {
+    commit.message.lines().next().unwrap_or_default()
+}
+
 /// What Git says, and the lines to copy next.
-fn farewell(lab: &Lab, dir: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
-    let status = crate::config::Repository::status_branch_name(CLUSTER);
-    for (title, branch, max) in [("main", BRANCH, 20), (status.as_str(), status.as_str(), 100)] {
-        println!("\n{title}:");
-        for commit in bare::log(&lab.remote(), branch, max)? {
-            println!("  {} {}", commit.oid.short(), commit.message.lines().next().unwrap_or_default());
+fn farewell(
+    scenario: Scenario,
+    lab: &Lab,
+    dir: &Path,
+    kubeconfig: &Path,
+    branches: &[(String, Vec<CommitInfo>)],
+    measure: &Measure,
+) {
+    for (branch, commits) in branches {
+        println!("\n{branch}:");
+        for commit in commits {
+            println!("  {} {}", commit.oid.short(), subject(commit));
         }
     }
+    let status = Repository::status_branch_name(CLUSTER);
     let (remote, work) = (lab.remote(), dir.join("work"));
     let (remote, work, kubeconfig) = (remote.display(), work.display(), kubeconfig.display());
+    let name = story::object(scenario);
     println!("\nTo look further:");
     println!("  git -C {remote} log --stat {BRANCH}");
     println!("  git -C {remote} show {status}:README.md");
     println!("With `--stay`, from another terminal:");
     println!("  trunkline status --kubeconfig {kubeconfig}");
-    println!("  trunkline explain --kubeconfig {kubeconfig} calico");
+    println!("  trunkline explain --kubeconfig {kubeconfig} {name}");
     println!("  git clone {remote} {work} && cd {work}");
     println!("  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push");
-    Ok(())
+    let memory = measure.peak_mib.map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
+    println!(
+        "\n{} minutes of the cluster in {:.1} s{memory}.",
+        measure.cluster_minutes, measure.wall_seconds
+    );
 }
 
-fn measured(begin: jiff::Timestamp, lab: &Lab) -> String {
-    let wall = Clock::real().now().duration_since(begin);
-    let observed = lab.clock.now().duration_since(begin);
-    let peak = peak_memory().map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
-    let (minutes, seconds) = (observed.as_secs() / 60, wall.as_secs_f64());
-    format!("\n{minutes} minutes of the cluster in {seconds:.1} s{peak}.")
+/// The same as a value.
+fn end(
+    ended: &anyhow::Result<()>,
+    dir: &Path,
+    kubeconfig: &Path,
+    branches: &[(String, Vec<CommitInfo>)],
+    measure: &Measure,
+) -> Value {
+    let log = |commits: &[CommitInfo]| -> Vec<Value> {
+        commits.iter().map(|commit| json!({ "commit": commit.oid, "subject": subject(commit) })).collect()
+    };
+    let branches: BTreeMap<&str, Vec<Value>> =
+        branches.iter().map(|(branch, commits)| (branch.as_str(), log(commits))).collect();
+    json!({
+        "ok": ended.is_ok(),
+        "error": ended.as_ref().err().map(|error| format!("{error:#}")),
+        "dir": dir,
+        "kubeconfig": kubeconfig,
+        "branches": branches,
+        "clusterMinutes": measure.cluster_minutes,
+        "wallSeconds": measure.wall_seconds,
+        "peakMiB": measure.peak_mib,
+    })
+}
+
+/// What a run cost.
+struct Measure {
+    cluster_minutes: i64,
+    wall_seconds: f64,
+    peak_mib: Option<u64>,
+}
+
+impl Measure {
+    fn of(begin: Timestamp, lab: &Lab) -> Self {
+        Self {
+            cluster_minutes: lab.clock.now().duration_since(begin).as_secs() / 60,
+            wall_seconds: Clock::real().now().duration_since(begin).as_secs_f64(),
+            peak_mib: peak_memory(),
+        }
+    }
 }
 
 /// Highest resident memory of this process in MiB, where the system tells it.

@@ -296,6 +296,14 @@ impl<'l> Eyes<'l> {
     }
 }
 
+/// Name of the object that a story is about.
+pub(super) const fn object(scenario: Scenario) -> &'static str {
+    match scenario {
+        Scenario::Upgrade => "calico-upgrade-v3.28",
+        Scenario::BadCanary | Scenario::BadCanaryKept | Scenario::Revert => "calico",
+    }
+}
+
 fn path() -> String {
     format!("{FOLDER}/calico.yaml")
 }
