@@ -9,7 +9,7 @@ use super::{
     actors::{agent_ref, claim_ref},
     body::{Body, DaemonSetBody, Plain},
     cluster::{plain, template_of},
-    project::object,
+    project::{ATTEMPT, ATTEMPT_KEY, LEDGER, LEDGER_KEY, object},
     store::{DeleteOptions, Deletion, Denied, Kind, Meta, ObjRef, Preconditions, Stored},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         ClaimKey,
         names::{FINALIZER, MANAGED_BY, ORIGINAL_STRATEGY, RepoName, Rv, STORE, Uid},
     },
-    rollout::effect::{Effect, EffectId, EffectOutcome, ImageChange, Rejection, RejectionKind, StatusWrite},
+    rollout::effect::{Effect, EffectOutcome, ImageChange, Rejection, RejectionKind, StatusWrite},
     world::{AgentKey, ObjectId, Observation, PodKey, Strategy, git::NewCommit},
 };
 
@@ -47,28 +47,22 @@ impl From<Denied> for No {
 }
 
 impl Model {
-    /// Does an effect; the observations are the server's answer.
-    pub fn perform(&mut self, id: &EffectId, effect: &Effect) -> (EffectOutcome, Vec<Observation>) {
+    /// Does an effect; the observations are the server's answer, or the object as it is after a conflict.
+    pub fn perform(&mut self, effect: &Effect) -> (EffectOutcome, Vec<Observation>) {
         match self.request(effect) {
-            Ok(answer) => {
-                let mut seen = match answer {
-                    Answer::Object(stored) => {
-                        let object = object(&stored);
-                        object.map(|object| Observation::Answered(Box::new(object))).into_iter().collect()
-                    }
-                    Answer::Gone(id, uid) => vec![Observation::AnsweredGone(id, uid)],
-                    Answer::Nothing => Vec::new(),
-                };
-                seen.push(Observation::Accepted(id.clone()));
-                (EffectOutcome::Done, seen)
-            }
+            Ok(Answer::Object(stored)) => (EffectOutcome::Done, answered(Some(&stored))),
+            Ok(Answer::Gone(id, uid)) => (EffectOutcome::Done, vec![Observation::AnsweredGone(id, uid)]),
+            Ok(Answer::Nothing) => (EffectOutcome::Done, Vec::new()),
             Err(no) => {
                 if let (Some(gone), No::Denied(Denied::NotFound(_))) = (deletes(effect), &no) {
                     return (EffectOutcome::Moot, vec![gone]);
                 }
-                let rejection = rejection_of(&no);
-                let seen = vec![Observation::Rejected(id.clone(), rejection.clone())];
-                (EffectOutcome::Rejected(rejection), seen)
+                let now = match &no {
+                    No::Denied(Denied::Conflict { at, .. } | Denied::AlreadyExists(at)) => self.get(at),
+                    No::Denied(Denied::NotFound(_) | Denied::Expired { .. } | Denied::Invalid { .. })
+                    | No::RefMoved(_) => None,
+                };
+                (EffectOutcome::Rejected(rejection_of(&no)), answered(now.map(|stored| &**stored)))
             }
         }
     }
@@ -77,11 +71,11 @@ impl Model {
         match effect {
             Effect::WriteLedger { seen, ledger } => {
                 let text = serde_json::to_string(&**ledger).unwrap_or_default();
-                self.write_store(&ledger_name(&ledger.repository), "ledger", &text, seen.as_ref())
+                self.write_store(&ledger_name(&ledger.repository), (LEDGER, LEDGER_KEY), &text, seen.as_ref())
             }
             Effect::RecordAttempt { name, seen, record } => {
                 let text = serde_json::to_string(&**record).unwrap_or_default();
-                self.write_store(name, "attempt", &text, seen.as_ref())
+                self.write_store(name, (ATTEMPT, ATTEMPT_KEY), &text, seen.as_ref())
             }
             Effect::ForgetAttempt { name, uid } => {
                 self.remove(&ObjRef::new(Kind::ConfigMap, HOME, name.as_str()), uid)
@@ -143,7 +137,7 @@ impl Model {
     fn write_store(
         &mut self,
         name: &str,
-        store: &str,
+        (store, key): (&str, &str),
         text: &str,
         seen: Option<&(Uid, Rv)>,
     ) -> Result<Answer, No> {
@@ -151,7 +145,7 @@ impl Model {
         let labels = [(MANAGED_BY, "trunkline"), (STORE, store)];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let meta = Meta { labels: Arc::new(BTreeMap::from(labels)), ..Meta::default() };
-        let body = plain(json!({ "data": { store: text } }));
+        let body = plain(json!({ "data": { key: text } }));
         Ok(Answer::Object(match seen {
             None => self.create(at, meta, body)?,
             Some((uid, rv)) => self.replace(&at, meta, body, &exact(uid, *rv))?,
@@ -246,6 +240,11 @@ impl Model {
             Err(tip) => Err(No::RefMoved(format!("{} is at {tip:?}", commit.branch))),
         }
     }
+}
+
+fn answered(stored: Option<&Stored>) -> Vec<Observation> {
+    let seen = stored.and_then(object);
+    seen.map(|object| Observation::Answered(Box::new(object))).into_iter().collect()
 }
 
 /// Name of the ConfigMap with the ledger of a repository.

@@ -12,15 +12,24 @@ use super::{
 use crate::{
     api::{
         ClaimKey, ClaimKind,
-        names::{FINALIZER, HOLD, NodeName, ORIGINAL_STRATEGY, REVISION_HASH, RepoName, Rv, STORE},
+        names::{
+            FINALIZER, HOLD, NodeName, ORIGINAL_STRATEGY, REPOSITORY, REVISION_HASH, RepoName, Rv, STORE,
+        },
         status::Truth,
     },
+    mirror::ledger::Ledger,
     world::{
         Agent, AgentKey, Claim, ClaimStatus, Feed, Hold, Mark, Node, Object, ObjectId, Observation, Pod,
         PodKey, Revision, Shape, WaitReason, digest,
     },
 };
 
+/// Value of the label `STORE` on a ledger, and of the one on an attempt record.
+pub(super) const LEDGER: &str = "ledger";
+pub(super) const ATTEMPT: &str = "attempt";
+/// Keys of their content in the ConfigMap.
+pub(super) const LEDGER_KEY: &str = "ledger.json";
+pub(super) const ATTEMPT_KEY: &str = "attempt.json";
 /// Reasons with which a container waits in the course of things.
 const WAITS_WELL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// Taints of nodes that go away by themselves.
@@ -267,23 +276,20 @@ fn status_of(key: &ClaimKey, status: &Arc<Value>) -> ClaimStatus {
 }
 
 fn shape_of_store(stored: &Stored, plain: &Plain) -> Option<Shape> {
-    let data = |key: &str| plain.content.pointer(&format!("/data/{key}")).and_then(Value::as_str);
     match stored.meta.labels.get(STORE).map(String::as_str) {
-        Some("ledger") => {
-            let ledger: Result<Box<crate::mirror::ledger::Ledger>, String> = data("ledger")
-                .ok_or_else(|| "data.ledger is missing".to_owned())
-                .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
-            let repo = match &ledger {
-                Ok(ledger) => ledger.repository.clone(),
-                Err(_) => RepoName::new(stored.at.name.trim_start_matches("trunkline-")),
-            };
+        Some(LEDGER) => {
+            let ledger = read::<Ledger>(plain, LEDGER_KEY);
+            let named = stored.meta.annotations.get(REPOSITORY).map(RepoName::new);
+            let repo = ledger.as_ref().map_or(named, |ledger| Some(ledger.repository.clone()))?;
             Some(Shape::Ledger(repo, ledger))
         }
-        Some("attempt") => Some(Shape::Record(
-            data("attempt")
-                .ok_or_else(|| "data.attempt is missing".to_owned())
-                .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string())),
-        )),
+        Some(ATTEMPT) => Some(Shape::Record(read(plain, ATTEMPT_KEY))),
         Some(_) | None => None,
     }
+}
+
+fn read<T: serde::de::DeserializeOwned>(plain: &Plain, key: &str) -> Result<Box<T>, String> {
+    let text = plain.content.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
+    let text = text.ok_or_else(|| format!("the ConfigMap has no key `{key}`"))?;
+    serde_json::from_str(text).map(Box::new).map_err(|error| error.to_string())
 }
