@@ -174,6 +174,16 @@ fn status_write<S: Serialize>(key: &ClaimKey, claim: &Seen<Claim>, status: &S) -
     })
 }
 
+/// The same for a `CNIUpgrade`; an equal status, the common case, is not serialised to be compared.
+fn cni_status_write(key: &ClaimKey, claim: &Seen<Claim>, status: &CniUpgradeStatus) -> Option<StatusWrite> {
+    match &claim.is.status {
+        ClaimStatus::Cni(old) if **old == *status => None,
+        ClaimStatus::Cni(_) | ClaimStatus::None | ClaimStatus::Service(_) | ClaimStatus::Unreadable(_) => {
+            status_write(key, claim, status)
+        }
+    }
+}
+
 /// Names a feed that is not live.
 fn feeds_not_live(world: &World) -> Option<String> {
     Feed::ALL.into_iter().find_map(|feed| match world.feeds.get(&feed) {

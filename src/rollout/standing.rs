@@ -100,7 +100,7 @@ fn write(
             if status.attempt.is_none() {
                 status.target_version = target.map(str::to_owned);
             }
-            super::status_write(key, claim, &status)
+            super::cni_status_write(key, claim, &status)
         }
         ClaimKind::ServiceUpgrade => {
             let mut status = match &claim.is.status {

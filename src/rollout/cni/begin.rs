@@ -46,6 +46,7 @@ impl Cx<'_> {
                         | Outcome::CompletedWithFailures
                         | Outcome::AlreadyRuns
                         | Outcome::Returned
+                        | Outcome::RolledBack
                         | Outcome::Reverted
                 )
             )

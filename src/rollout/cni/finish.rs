@@ -32,7 +32,7 @@ impl Cx<'_> {
             self.draft.target_version = Some(self.spec.target_version.clone());
         }
         self.conclude();
-        let write = crate::rollout::status_write(self.key, self.claim, &self.draft);
+        let write = crate::rollout::cni_status_write(self.key, self.claim, &self.draft);
         self.decision.statuses.extend(write);
         self.decision.recheck = self.recheck.map(|at| {
             let seconds = u64::try_from(seconds(self.now.at, at)).unwrap_or(0);

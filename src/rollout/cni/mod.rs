@@ -13,13 +13,16 @@ mod undo;
 mod verdict;
 mod window;
 
-use std::collections::BTreeMap;
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+};
 
 use jiff::Timestamp;
 
 use super::{
     Case, Decision, Now,
-    effect::{Effect, EffectId, StepName},
+    effect::{Effect, EffectId, ImageChange, StepName},
     gate::Gate,
     guard::{Guard, on},
     lifecycle::{self, Course},
@@ -30,6 +33,7 @@ use crate::{
     api::{
         ClaimKey, CniUpgradeSpec, CniUpgradeStatus,
         cni_upgrade::CniPhase,
+        names::Digest,
         reasons::Reason,
         status::{Attempt, AttemptKind, IntentKind, Outcome, Rollback, Transition},
     },
@@ -67,6 +71,10 @@ struct Cx<'a> {
     draft: CniUpgradeStatus,
     decision: Decision,
     recheck: Option<Timestamp>,
+    /// What the live template has in place of each covered image, once asked for.
+    covered: OnceCell<Result<Vec<ImageChange>, Refusal>>,
+    /// Images of the saved template with this digest, once asked for.
+    saved: RefCell<Option<(Digest, BTreeMap<String, String>)>>,
 }
 
 /// Decides about the agent DaemonSet `agent_key`, whose declaration in force is `key`.
@@ -137,6 +145,8 @@ impl<'a> Cx<'a> {
             draft: old.unwrap_or_default(),
             decision: Decision::default(),
             recheck: None,
+            covered: OnceCell::new(),
+            saved: RefCell::new(None),
         })
     }
 
@@ -306,10 +316,20 @@ impl<'a> Cx<'a> {
 
     /// Images by container of the saved template; empty when nothing is saved.
     fn saved_images(&self) -> BTreeMap<String, String> {
-        let template = self.draft.last_good.as_ref().and_then(|good| good.template.as_deref());
-        template
-            .and_then(|text| serde_json::from_str(text).ok())
+        let good = self.draft.last_good.as_ref();
+        let Some((digest, text)) =
+            good.and_then(|good| good.template_digest.as_ref().zip(good.template.as_ref()))
+        else {
+            return BTreeMap::new();
+        };
+        let mut saved = self.saved.borrow_mut();
+        if let Some((_, images)) = saved.as_ref().filter(|(known, _)| known == digest) {
+            return images.clone();
+        }
+        let images = serde_json::from_str(text)
             .map(|template| template::covered_only(self.profile, &template))
-            .unwrap_or_default()
+            .unwrap_or_default();
+        *saved = Some((digest.clone(), images.clone()));
+        images
     }
 }

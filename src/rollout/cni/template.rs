@@ -63,7 +63,8 @@ fn differing(changes: &[ImageChange]) -> Vec<ImageChange> {
 impl Cx<'_> {
     /// Covered image fields of the live template with the images of the target.
     pub(super) fn covered(&self) -> Result<Vec<ImageChange>, Refusal> {
-        self.profile.images(&self.agent.is.template.raw, &self.spec.target_version)
+        let images = || self.profile.images(&self.agent.is.template.raw, &self.spec.target_version);
+        self.covered.get_or_init(images).clone()
     }
 
     /// Stores the attempt beside the ledger; true when it stands there.

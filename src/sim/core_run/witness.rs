@@ -275,11 +275,6 @@ impl Witness {
         Ok(())
     }
 
-    /// The digest of what ran before the first change of this chain of attempts.
-    pub(super) const fn good(&self) -> Option<&Digest> {
-        self.good.as_ref()
-    }
-
     /// A deadline far beyond what the attempt under way may need.
     pub(super) fn bound(spec: &CniUpgradeSpec, nodes: usize) -> SignedDuration {
         let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
