@@ -5,6 +5,7 @@
 mod flow;
 mod conformance;
 mod git;
+mod laws;
 mod cli {
     mod validate;
 }

@@ -44,6 +44,10 @@ pub fn advance(
     let from = as_of.max(live);
     let elapsed = seconds(from, now);
     let missing = (goal - old.total).max(0);
+    if missing == 0 {
+        // Full: writing its time again in every pass would be a loop of writes.
+        return (old, None);
+    }
     if elapsed < quantum.min(missing) {
         return (old, Some(later(from, quantum.min(missing))));
     }
@@ -73,6 +77,12 @@ mod tests {
         }
         assert_eq!((observed.total, steps), (1800, 20));
         assert_eq!(observed.as_of, Some(at(1900)));
+    }
+
+    #[test]
+    fn a_full_period_is_not_written_again_while_something_else_is_waited_for() {
+        let full = Observed { total: 60, as_of: Some(at(60)) };
+        assert_eq!(advance(Some(full), true, Some(at(0)), 60, at(500)), (full, None));
     }
 
     #[test]

@@ -20,8 +20,11 @@ impl Cx<'_> {
             self.expire();
             return Step::Stop;
         }
-        if self.agent.is.original_strategy.is_some() && !self.drifted() {
+        let unfinished = self.agent.is.original_strategy.is_some() && !self.drifted();
+        if unfinished || !self.draft.nodes.open.is_empty() {
             self.late_forward();
+        }
+        if unfinished && self.draft.nodes.open.is_empty() {
             let _ = self.strategy_back();
         }
         self.expire();

@@ -84,7 +84,9 @@ pub(super) struct Harness {
     declared: bool,
     calm_at: Timestamp,
     deadline: Timestamp,
+    /// Passes without news, and status writes, by key since a time.
     hot: BTreeMap<Key, (Timestamp, u32)>,
+    busy: (Timestamp, u32),
     log: Option<Vec<String>>,
     hash: u64,
     decisions: u64,
@@ -160,6 +162,7 @@ impl Harness {
             calm_at,
             deadline: calm_at,
             hot: BTreeMap::new(),
+            busy: (start, 0),
             log: log.then(Vec::new),
             hash: 0xcbf2_9ce4_8422_2325,
             decisions: 0,
@@ -351,6 +354,19 @@ impl Harness {
         Ok(())
     }
 
+    /// The other form of a hot loop: each pass writes a status that makes the next pass due.
+    fn no_write_loop(&mut self) -> Checked {
+        let now = self.model.now();
+        let (since, count) = self.busy;
+        let fresh = now.duration_since(since) > SignedDuration::from_secs(10);
+        self.busy = if fresh { (now, 1) } else { (since, count + 1) };
+        let nodes = u32::try_from(self.world.nodes.len()).unwrap_or(u32::MAX);
+        if self.busy.1 > HOT + 4 * nodes {
+            return broken(Law::HotLoop, now, format!("{} statuses in ten seconds", self.busy.1));
+        }
+        Ok(())
+    }
+
     fn target(&self) -> Target {
         Target::Agent(self.agent.clone())
     }
@@ -395,12 +411,13 @@ impl Harness {
         let Shape::Claim(claim) = &object.shape else { return Ok(()) };
         let ClaimStatus::Cni(new) = &claim.status else { return Ok(()) };
         self.note(|_| status_line(new));
+        self.no_write_loop()?;
         let (key, target) = (self.claim(), self.target());
         let Some(held) = self.world.claims.get(&key) else { return Ok(()) };
         let Ok(spec) = serde_json::from_value::<CniUpgradeSpec>((*held.is.spec).clone()) else {
             return Ok(());
         };
-        let old = self.witness.status.clone();
+        let old = self.witness.status_of(&held.uid);
         let change = StatusChange {
             world: &self.world,
             claim: held,

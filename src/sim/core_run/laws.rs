@@ -353,9 +353,10 @@ impl<'a> StatusChange<'a> {
             let Some(phase) = phase_of(&transition.phase) else {
                 return broken(Law::Edges, self.at, format!("no phase is called {}", transition.phase));
             };
-            let fresh = before.is_none_or(|(_, attempt)| transition.attempt > attempt);
-            let from = before.map_or(CniPhase::Pending, |(phase, _)| phase);
-            if !edge(from, phase, fresh) {
+            // A custom resource that was made anew goes on in the phase that its record names.
+            if let Some((from, attempt)) = before
+                && !edge(from, phase, transition.attempt > attempt)
+            {
                 return broken(Law::Edges, self.at, format!("{from:?} to {phase:?}"));
             }
             before = Some((phase, transition.attempt));

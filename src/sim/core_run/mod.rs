@@ -85,6 +85,3 @@ fn unstable(seed: u64, workload: &Workload) -> Box<Broken> {
     let violation = Violation { law: Law::Agreement, what, at: workload.cluster.now };
     Box::new(Broken { seed, workload: Box::new(workload.clone()), violation, log: Vec::new() })
 }
-
-#[cfg(test)]
-mod tests;

@@ -35,6 +35,8 @@ struct Flight {
 pub(super) struct Witness {
     /// Status as the API server has it.
     pub(super) status: Option<CniUpgradeStatus>,
+    /// The custom resource that has it.
+    uid: Option<Uid>,
     /// Spec in force at the last status.
     spec: Option<CniUpgradeSpec>,
     flights: BTreeMap<Uid, Flight>,
@@ -77,6 +79,11 @@ impl Scene<'_> {
 }
 
 impl Witness {
+    /// The status before, of the custom resource with this UID.
+    pub(super) fn status_of(&self, uid: &Uid) -> Option<CniUpgradeStatus> {
+        self.status.clone().filter(|_| self.uid.as_ref() == Some(uid))
+    }
+
     /// Judges a status that the API server has taken.
     pub(super) fn status_written(&mut self, change: &StatusChange<'_>) -> Checked {
         change.check()?;
@@ -96,7 +103,10 @@ impl Witness {
             }
         }
         self.promotion(change)?;
+        let failures = &new.nodes.failures;
+        self.flights.retain(|node, _| !failures.iter().any(|failure| failure.node_uid == *node));
         self.status = Some(new.clone());
+        self.uid = Some(change.claim.uid.clone());
         self.spec = Some(change.spec.clone());
         Ok(())
     }

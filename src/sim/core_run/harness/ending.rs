@@ -58,7 +58,9 @@ impl Harness {
     fn completed(&self, status: &CniUpgradeStatus) -> Checked {
         let outcome = status.attempt.as_ref().and_then(|attempt| attempt.outcome);
         let upgraded = matches!(outcome, Some(Outcome::Completed | Outcome::CompletedWithFailures));
-        if !self.declared || !upgraded || self.meddled(status) {
+        let wrote = status.attempt.as_ref().and_then(|attempt| attempt.template.as_ref());
+        let drifted = self.live_digest().as_ref() != wrote.map(|intent| &intent.wrote);
+        if !self.declared || !upgraded || drifted {
             return Ok(());
         }
         let target = format!(":{}", self.spec.target_version);

@@ -1,0 +1,3 @@
+//! Properties of the pure core, over seeded whole worlds.
+
+mod worlds;
