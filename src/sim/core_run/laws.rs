@@ -274,8 +274,7 @@ impl<'a> StatusChange<'a> {
 
     fn on_last_good(&self, pod: &Pod) -> bool {
         let version = self.new.last_good.as_ref().map(|good| good.version.as_str());
-        version
-            .is_some_and(|version| pod.images.values().any(|image| image.ends_with(&format!(":v{version}"))))
+        version.is_some_and(|version| pod.images.values().any(|image| image.ends_with(&tag(version))))
     }
 
     fn baseline(&self) -> Checked {
@@ -396,6 +395,11 @@ impl<'a> StatusChange<'a> {
 pub(super) fn reaches(good: usize, bad: usize, threshold: f64) -> bool {
     let number = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     bad == 0 || number(good) + 1e-9 >= threshold * number(good + bad)
+}
+
+/// The image tag of a version, whether it is written with its `v` or without.
+pub(super) fn tag(version: &str) -> String {
+    format!(":v{}", version.trim_start_matches('v'))
 }
 
 pub(super) fn phase_of(text: &str) -> Option<CniPhase> {

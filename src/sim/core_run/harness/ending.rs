@@ -8,7 +8,7 @@ use crate::{
         status::{Outcome, Truth},
     },
     sim::{
-        core_run::laws::{Law, broken},
+        core_run::laws::{Law, broken, tag},
         model::{
             body::{Body, PodBody},
             store::{Kind, ObjRef, Stored},
@@ -86,7 +86,7 @@ impl Harness {
         if self.meddled(status) {
             return Ok(());
         }
-        let version = format!(":v{}", good.version);
+        let version = tag(&good.version);
         if let Some((stored, ..)) = self.agents().find(|(_, pod, _)| !runs(pod, &version)) {
             return broken(
                 Law::Agreement,

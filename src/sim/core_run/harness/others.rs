@@ -13,6 +13,7 @@ use crate::{
     },
     sim::{
         core_run::{
+            laws::tag,
             witness::Witness,
             workload::{Deed, Trouble},
         },
@@ -104,7 +105,7 @@ impl Harness {
             self.model.set_strategy(&agent, Strategy::RollingUpdate);
         } else if let Some(good) = self.witness.status.as_ref().and_then(|status| status.last_good.clone()) {
             let target = self.spec.target_version.clone();
-            self.model.replace_images(&agent, &format!(":{target}"), &format!(":v{}", good.version));
+            self.model.replace_images(&agent, &format!(":{target}"), &tag(&good.version));
         }
     }
 
