@@ -51,7 +51,9 @@ impl Cx<'_> {
                 )
             )
         });
-        if settled || self.draft.last_good.is_none() {
+        // While `OnDelete` stays, pods of an older revision are left: what ran before the first such attempt is kept.
+        let whole = self.agent.is.original_strategy.is_none();
+        if (settled && whole) || self.draft.last_good.is_none() {
             self.draft.last_good = Some(self.what_runs());
             self.draft.nodes.baseline = self.unhealthy_now();
         }
