@@ -69,6 +69,19 @@ pub enum FirstContact {
     Act,
 }
 
+impl Config {
+    /// What holds where no file says otherwise, without a repository: for commands that do not know the file.
+    pub const fn assumed() -> Self {
+        Self {
+            cluster: String::new(),
+            namespace: String::new(),
+            repositories: Vec::new(),
+            revert_window: file::REVERT_WINDOW.unsigned_abs(),
+            cluster_uid: String::new(),
+        }
+    }
+}
+
 impl Repository {
     /// `trunkline/status/<cluster>`.
     pub fn status_branch_name(cluster: &str) -> String {

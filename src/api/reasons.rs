@@ -1,4 +1,4 @@
-//! Every PascalCase reason that a condition, a problem or a metric can carry (`design: api.md` 8).
+//! Every PascalCase reason that a condition, a problem or a metric can carry.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {

@@ -2,10 +2,19 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, bail};
+use http::{StatusCode, header::DATE};
+use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use kube::{
     Client, Config,
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::{
+    clock::Clock,
+    observe,
+    world::{Feed, World},
 };
 
 /// Which cluster.
@@ -17,6 +26,81 @@ pub(super) struct ClusterArgs {
     /// Context of the kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
+}
+
+/// Which cluster, and where trunkline keeps its stores in it.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct ReadArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Namespace of the ledgers and attempt records.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system")]
+    namespace: String,
+}
+
+/// What a command that only reads looks at.
+pub(super) struct View {
+    client: Client,
+    namespace: String,
+    clock: Clock,
+}
+
+impl ReadArgs {
+    /// Opens the cluster; an error says what is wrong and the way out.
+    pub(super) async fn open(&self) -> anyhow::Result<View> {
+        let client = self.cluster.client().await?;
+        let clock = match its_present(&client).await? {
+            Some(present) => Clock::embedded(present),
+            None => Clock::real(),
+        };
+        Ok(View { client, namespace: self.namespace.clone(), clock })
+    }
+}
+
+impl View {
+    /// Everything as it is now.
+    pub(super) async fn world(&self) -> anyhow::Result<World> {
+        let world = observe::snapshot(&self.client, &self.namespace, self.clock)
+            .await
+            .map_err(|why| anyhow!("{why}; the account needs to get, list and watch what the daemon does"))?;
+        if world.ledgers.is_empty() {
+            eprintln!(
+                "note: no ledger in namespace {}: trunkline has read no repository yet, or keeps its ledgers \
+                 elsewhere (--namespace)",
+                self.namespace
+            );
+        }
+        Ok(world)
+    }
+
+    /// The cluster's own clock, which may differ from this machine's.
+    pub(super) const fn clock(&self) -> Clock {
+        self.clock
+    }
+}
+
+/// Asks for our custom resources once: what is wrong shows here, and the answer carries the server's time.
+async fn its_present(client: &Client) -> anyhow::Result<Option<Timestamp>> {
+    let (path, _) = observe::address::of_feed(Feed::CniUpgrades, "");
+    let request = http::Request::get(format!("{path}?limit=1")).body(Body::empty())?;
+    let answer = client
+        .send(request)
+        .await
+        .context("the API server cannot be reached; check --kubeconfig, --context and the network")?;
+    match answer.status() {
+        status if status.is_success() => {}
+        StatusCode::UNAUTHORIZED => bail!("the API server does not know these credentials; renew them"),
+        StatusCode::FORBIDDEN => {
+            bail!("this account may not list CNIUpgrades; it needs to get and list what the daemon does")
+        }
+        StatusCode::NOT_FOUND => bail!(
+            "the cluster does not know CNIUpgrade; install the CustomResourceDefinitions with \
+             `trunkline crd | kubectl apply -f -`"
+        ),
+        status => bail!("the API server answers {status} when asked for CNIUpgrades"),
+    }
+    let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
+    Ok(date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()))
 }
 
 impl ClusterArgs {

@@ -3,14 +3,23 @@
 mod cluster;
 mod crd;
 mod demo;
+mod explain;
+mod object;
+mod plan;
+mod print;
 mod run;
+mod status;
 mod validate;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context as _;
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::telemetry::{self, LogFormat};
+
+/// Exit code of wrong usage.
+const USAGE: u8 = 2;
 
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", version, about, max_term_width = 110)]
@@ -28,10 +37,26 @@ enum Command {
     Run(run::Args),
     /// Play a whole story on an embedded cluster and a throw-away Git remote.
     Demo(demo::Args),
-    /// Print the CustomResourceDefinitions.
-    Crd,
     /// Check manifests as the daemon would.
     Validate(validate::Args),
+    /// Say what manifests would change on a cluster, without changing anything.
+    Plan(plan::Args),
+    /// Show what runs, what is under way, and what stands in the way.
+    Status(status::Args),
+    /// Show every gate of an object with its verdict and evidence.
+    Explain(explain::Args),
+    /// Print the CustomResourceDefinitions.
+    Crd,
+}
+
+/// Form of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
 }
 
 /// Reads the arguments and runs the command; the exit code is 0 if all is well, 1 on errors, 2 on wrong usage.
@@ -45,13 +70,25 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Crd => crd::run(),
         Command::Validate(args) => validate::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Crd => crd::run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Runs a command that only reads.
+fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("no runtime could be started")?
+        .block_on(command)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use crate::{
     world::git::Signature,
 };
 
+/// For how long a return to last good needs no canary where the file says nothing.
+pub(super) const REVERT_WINDOW: SignedDuration = SignedDuration::from_hours(72);
 /// Looks at a remote are at least this far apart.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
@@ -174,7 +176,7 @@ const fn half_a_minute() -> SignedDuration {
     SignedDuration::from_secs(30)
 }
 const fn three_days() -> SignedDuration {
-    SignedDuration::from_hours(72)
+    REVERT_WINDOW
 }
 
 impl Config {

@@ -1,4 +1,4 @@
-//! Is a node healthy? (`design: cni.md` 4)
+//! Is a node healthy?
 //!
 //! Guarantees: a node counts as failed only for a reason that an agent can cause; a silent kubelet, a node that goes
 //! away and a node that was unhealthy before are never failures.

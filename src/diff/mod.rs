@@ -109,7 +109,7 @@ impl Skip {
     }
 }
 
-/// State of one node (`design: cni.md` 3).
+/// State of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeState {
     /// Not at the goal; may be acted on.

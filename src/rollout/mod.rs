@@ -7,6 +7,7 @@ pub mod gate;
 pub mod guard;
 pub mod lifecycle;
 pub mod observed;
+pub mod plan;
 mod standing;
 pub mod waiting;
 
@@ -23,7 +24,7 @@ use crate::{
     world::{Claim, ClaimStatus, Feed, FeedHealth, Seen, Target, World, digest},
 };
 use effect::{Effect, EffectId, RejectionKind, StatusWrite};
-use gate::Gate;
+use gate::{Gate, GateVerdict};
 use waiting::{Refusal, Waiting};
 
 /// What a decision looks at.
@@ -72,11 +73,8 @@ pub fn decide(case: &Case<'_>, now: Now) -> Decision {
         if case.world.target_of(key) != *case.target {
             continue;
         }
-        match ledger_entry(case.world, key) {
-            None => standing::refuse(key, claim, Refusal::NotOurs, now, &mut decision),
-            Some(_) if not_ours(claim) => standing::refuse(key, claim, Refusal::NotOurs, now, &mut decision),
-            Some((_, entry)) if entry.standing == Standing::InForce => in_force = Some(key),
-            Some((_, entry)) => standing::stand(case, key, claim, &entry.standing, now, &mut decision),
+        if in_force_or_why_not(case, key, claim, now, &mut decision) {
+            in_force = Some(key);
         }
     }
     let Some(key) = in_force else { return decision };
@@ -86,16 +84,49 @@ pub fn decide(case: &Case<'_>, now: Now) -> Decision {
     acting
 }
 
-/// The preflight gates of a declaration as they stand, for people.
+/// The part of a decision that is about one claim.
+pub fn decide_one(case: &Case<'_>, key: &ClaimKey, now: Now) -> Decision {
+    let Some(claim) = case.world.claims.get(key) else { return Decision::default() };
+    let mut decision = Decision::default();
+    if in_force_or_why_not(case, key, claim, now, &mut decision) { act(case, key, now) } else { decision }
+}
+
+/// The gates of a declaration as they stand, for people: those before its next step.
 pub fn gates(case: &Case<'_>, key: &ClaimKey, now: Now) -> Vec<Gate> {
+    let standing = ledger_entry(case.world, key).map(|(_, entry)| &entry.standing);
+    if let Some(Standing::Superseded { by }) = standing {
+        let text = format!("{by} is in force; this declaration is history");
+        return vec![Gate::of("standing", GateVerdict::Warn(text))];
+    }
     match case.target {
-        Target::Agent(agent) => cni::gates(case, agent, key, now),
-        Target::Service(..) | Target::Unresolved(_) => decide(case, now)
+        Target::Agent(agent) if standing == Some(&Standing::InForce) => {
+            let mut gates = vec![Gate::pass("standing", format!("in force for {}", case.target))];
+            gates.append(&mut cni::gates(case, agent, key, now));
+            gates
+        }
+        Target::Agent(_) | Target::Service(..) | Target::Unresolved(_) => decide_one(case, key, now)
             .refusals
             .into_iter()
             .map(|refusal| Gate::refuse("declaration", refusal))
             .collect(),
     }
+}
+
+/// Whether a claim is the one in force; of any other, the decision says why not.
+fn in_force_or_why_not(
+    case: &Case<'_>,
+    key: &ClaimKey,
+    claim: &Seen<Claim>,
+    now: Now,
+    decision: &mut Decision,
+) -> bool {
+    match ledger_entry(case.world, key) {
+        None => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
+        Some(_) if not_ours(claim) => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
+        Some((_, entry)) if entry.standing == Standing::InForce => return true,
+        Some((_, entry)) => standing::stand(case, key, claim, &entry.standing, now, decision),
+    }
+    false
 }
 
 fn act(case: &Case<'_>, key: &ClaimKey, now: Now) -> Decision {
@@ -124,7 +155,7 @@ fn unresolved(case: &Case<'_>, key: &ClaimKey, claim: &Seen<Claim>, now: Now) ->
     }
 }
 
-/// A claim without our annotation, or with Flux, Argo CD or Helm marks outside an attempt (`design: git.md` 4).
+/// A claim without our annotation, or with Flux, Argo CD or Helm marks outside an attempt.
 fn not_ours(claim: &Seen<Claim>) -> bool {
     if !claim.is.annotations.contains_key(REPOSITORY) {
         return true;

@@ -278,7 +278,7 @@ pub struct Claim {
     pub status: ClaimStatus,
 }
 
-/// What an attempt must not lose with its custom resource (`design: git.md` 4): a ConfigMap beside the ledger.
+/// What an attempt must not lose with its custom resource: a ConfigMap beside the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {

@@ -6,7 +6,6 @@ mod story;
 
 use std::{
     collections::BTreeMap,
-    io::IsTerminal as _,
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
@@ -17,6 +16,7 @@ use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::print;
 use crate::{
     clock::{Clock, Pacer},
     config::Repository,
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         tokio::select! {
             biased;
             _ = tokio::signal::ctrl_c() => {
-                println!("\nStopped. Remote, clone and kubeconfig are in {}.", dir.display());
+                print::line(format_args!("\nStopped. Remote, clone and kubeconfig are in {}.", dir.display()));
                 Ok(ExitCode::from(130))
             }
             result = play(args, &dir) => result,
@@ -132,7 +132,7 @@ fn folder(args: &Args) -> anyhow::Result<PathBuf> {
 }
 
 async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
-    let terminal = std::io::stdout().is_terminal();
+    let terminal = print::on_terminal();
     let speed = args.speed.unwrap_or(if terminal { Speed::Times(WATCHABLE) } else { Speed::Max });
     let begin = Clock::real().now();
     let clock = Clock::embedded(begin);
@@ -233,28 +233,28 @@ fn farewell(
     measure: &Measure,
 ) {
     for (branch, commits) in branches {
-        println!("\n{branch}:");
+        print::line(format_args!("\n{branch}:"));
         for commit in commits {
-            println!("  {} {}", commit.oid.short(), subject(commit));
+            print::line(format_args!("  {} {}", commit.oid.short(), subject(commit)));
         }
     }
     let status = Repository::status_branch_name(CLUSTER);
     let (remote, work) = (lab.remote(), dir.join("work"));
     let (remote, work, kubeconfig) = (remote.display(), work.display(), kubeconfig.display());
     let name = story::object(scenario);
-    println!("\nTo look further:");
-    println!("  git -C {remote} log --stat {BRANCH}");
-    println!("  git -C {remote} show {status}:README.md");
-    println!("With `--stay`, from another terminal:");
-    println!("  trunkline status --kubeconfig {kubeconfig}");
-    println!("  trunkline explain --kubeconfig {kubeconfig} {name}");
-    println!("  git clone {remote} {work} && cd {work}");
-    println!("  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push");
+    print::line("\nTo look further:");
+    print::line(format_args!("  git -C {remote} log --stat {BRANCH}"));
+    print::line(format_args!("  git -C {remote} show {status}:README.md"));
+    print::line("With `--stay`, from another terminal:");
+    print::line(format_args!("  trunkline status --kubeconfig {kubeconfig}"));
+    print::line(format_args!("  trunkline explain --kubeconfig {kubeconfig} {name}"));
+    print::line(format_args!("  git clone {remote} {work} && cd {work}"));
+    print::line(format_args!("  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push"));
     let memory = measure.peak_mib.map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
-    println!(
+    print::line(format_args!(
         "\n{} minutes of the cluster in {:.1} s{memory}.",
         measure.cluster_minutes, measure.wall_seconds
-    );
+    ));
 }
 
 /// The same as a value.

@@ -1,12 +1,10 @@
 //! Where the story is shown: lines, a live tree below them on a terminal, or JSON lines.
 
-use std::io::Write as _;
-
 use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::events::Event;
+use super::{super::print, events::Event};
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -50,13 +48,13 @@ impl Screen {
         match self.output {
             Output::Json => {
                 let line = json!({ "at": at, "event": kind, "text": text.trim_start(), "data": data });
-                println!("{line}");
+                print::line(line);
             }
             Output::Text => {
                 self.erase();
                 let seconds = at.duration_since(self.begin).as_secs().max(0);
                 let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-                println!("{hours:02}:{minutes:02}:{seconds:02} {text}");
+                print::line(format_args!("{hours:02}:{minutes:02}:{seconds:02} {text}"));
                 self.draw();
             }
         }
@@ -84,19 +82,14 @@ impl Screen {
 
     fn draw(&mut self) {
         if self.live && !self.tree.is_empty() {
-            print!("\n{}", self.tree);
-            if !self.tree.ends_with('\n') {
-                println!();
-            }
+            print::line(format_args!("\n{}", self.tree.trim_end_matches('\n')));
             self.drawn = self.tree.lines().count() + 1;
         }
-        // A reader that is gone is no reason to stop the story.
-        let _ = std::io::stdout().flush();
     }
 
     fn erase(&mut self) {
         if self.drawn > 0 {
-            print!("\x1b[{}A\x1b[J", self.drawn);
+            print::text(format_args!("\x1b[{}A\x1b[J", self.drawn));
             self.drawn = 0;
         }
     }

@@ -20,15 +20,15 @@ const MAX_LEVELS: usize = 64;
 
 /// What was found on disk.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(in crate::cli) struct Found {
     /// YAML files by the path that is shown.
-    pub(super) files: Files,
+    pub(in crate::cli) files: Files,
     /// What was not read, and why.
-    pub(super) skipped: Vec<Diagnostic>,
+    pub(in crate::cli) skipped: Vec<Diagnostic>,
 }
 
 /// Reads the given files and everything below the given folders; hidden folders such as `.git` are left out.
-pub(super) fn gather(paths: &[PathBuf]) -> Found {
+pub(in crate::cli) fn gather(paths: &[PathBuf]) -> Found {
     let mut found = Found::default();
     for path in paths {
         if path.is_dir() {
@@ -41,7 +41,7 @@ pub(super) fn gather(paths: &[PathBuf]) -> Found {
 }
 
 /// A path as people wrote it, without a leading `./`.
-pub(super) fn shown(path: &Path) -> String {
+pub(in crate::cli) fn shown(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).to_string_lossy().into_owned()
 }
 

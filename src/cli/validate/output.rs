@@ -17,11 +17,17 @@ const PLAIN: &str = "\u{1b}[0m";
 
 /// Every finding with its line and a caret, then the count.
 pub(super) fn text(reading: &Reading, files: usize, colours: bool) -> String {
+    let mut out = findings(&reading.diagnostics, colours);
+    let _ = writeln!(out, "{}", count(reading, files));
+    out
+}
+
+/// Every finding with its line and a caret.
+pub(in crate::cli) fn findings(diagnostics: &[Diagnostic], colours: bool) -> String {
     let mut out = String::new();
-    for found in &reading.diagnostics {
+    for found in diagnostics {
         finding(&mut out, found, colours);
     }
-    let _ = writeln!(out, "{}", count(reading, files));
     out
 }
 

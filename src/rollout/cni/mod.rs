@@ -4,14 +4,18 @@
 
 mod begin;
 mod canary;
+mod explain;
 mod finish;
 mod prepare;
+mod preview;
 mod rest;
 mod roll;
 mod template;
 mod undo;
 mod verdict;
 mod window;
+
+pub(super) use preview::preview;
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -88,10 +92,10 @@ pub(super) fn decide(case: &Case<'_>, agent_key: &AgentKey, key: &ClaimKey, now:
     }
 }
 
-/// The preflight gates as they stand, for `explain` and `plan`.
+/// The gates before the next step, for `explain`.
 pub(super) fn gates(case: &Case<'_>, agent_key: &AgentKey, key: &ClaimKey, now: Now) -> Vec<Gate> {
     match Cx::open(case, agent_key, key, now) {
-        Ok(cx) => cx.gates(),
+        Ok(cx) => cx.gates_ahead(),
         Err(decision) => {
             let refusals = decision.refusals.into_iter().map(|refusal| Gate::refuse("declaration", refusal));
             let waits = decision.waiting.into_iter().map(|waiting| Gate::wait("declaration", waiting));

@@ -74,7 +74,7 @@ impl Cx<'_> {
     }
 
     /// The wish is what runs: nothing has to be written.
-    fn runs_already(&self) -> bool {
+    pub(super) fn runs_already(&self) -> bool {
         let unfinished = self.draft.nodes.open.is_empty();
         let (Some(view), Ok(covered)) = (self.forward(), self.covered()) else { return false };
         let live = covered.iter().all(|change| change.from == change.to);
@@ -83,7 +83,7 @@ impl Cx<'_> {
         unfinished && live && !covered.is_empty() && scope.peek().is_some() && scope.all(|node| node.at_goal)
     }
 
-    /// Every preflight gate with its verdict (`design: cni.md` 2).
+    /// Every preflight gate with its verdict.
     pub(super) fn gates(&self) -> Vec<Gate> {
         let mut gates = vec![self.driver_gate(), self.owner_gate()];
         gates.extend(self.version_gates());
@@ -92,15 +92,19 @@ impl Cx<'_> {
         gates.push(self.mid_rollout_gate());
         gates.push(self.other_attempt_gate());
         gates.extend(self.health_gates());
-        gates.push(match self.brakes() {
-            brakes if brakes.is_empty() => Gate::pass("brake", "not paused, not held"),
-            mut brakes => Gate::wait("brake", brakes.swap_remove(0)),
-        });
+        gates.push(self.brake_gate());
         gates.push(self.dry_run_gate());
         gates
     }
 
-    fn driver_gate(&self) -> Gate {
+    pub(super) fn brake_gate(&self) -> Gate {
+        match self.brakes() {
+            brakes if brakes.is_empty() => Gate::pass("brake", "not paused, not held"),
+            mut brakes => Gate::wait("brake", brakes.swap_remove(0)),
+        }
+    }
+
+    pub(super) fn driver_gate(&self) -> Gate {
         let name = "driver";
         let not_built = |what: &str| Gate::refuse(name, Refusal::NotSupported { what: what.to_owned() });
         match self.spec.driver.unwrap_or(self.profile.driver) {
@@ -120,7 +124,7 @@ impl Cx<'_> {
         }
     }
 
-    fn owner_gate(&self) -> Gate {
+    pub(super) fn owner_gate(&self) -> Gate {
         match self.profile.owner(&self.agent.is) {
             Ok(()) => Gate::pass("owner", "nobody who forbids the driver owns the DaemonSet"),
             Err(refusal) => Gate::refuse("owner", refusal),
@@ -246,7 +250,7 @@ impl Cx<'_> {
     }
 
     /// Fixes the canaries of this attempt; false when no node can be one.
-    fn choose_canaries(&mut self) -> bool {
+    pub(super) fn choose_canaries(&mut self) -> bool {
         let (Some(view), Some(canary)) = (self.forward(), self.spec.canary.clone()) else { return false };
         let Some(id) = self.attempt().map(|attempt| attempt.id.clone()) else { return false };
         let diff = self.classify(&view);

@@ -1,4 +1,4 @@
-//! The template: forward by one patch, back by the saved bytes, and the strategy last (`design: cni.md` 1).
+//! The template: forward by one patch, back by the saved bytes, and the strategy last.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -64,6 +64,11 @@ impl ApiService {
         Self(shared)
     }
 
+    /// The present of the cluster.
+    pub(super) fn now(&self) -> jiff::Timestamp {
+        self.0.now()
+    }
+
     /// Answers one request; an error is a connection that breaks.
     pub async fn answer<B>(self, request: Request<B>) -> io::Result<Response<Reply>>
     where

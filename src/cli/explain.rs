@@ -1,0 +1,54 @@
+//! `trunkline explain`: every gate of an object, with its verdict and evidence.
+
+use std::process::ExitCode;
+
+use super::{Form, cluster::ReadArgs, object::ObjectArgs, print};
+use crate::{
+    config::Config,
+    profile,
+    report::explain::{Explanation, Gate},
+    rollout::{self, Case, Now},
+    world::ClaimStatus,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Form of the explanation.
+    #[arg(long, value_enum, default_value_t)]
+    output: Form,
+    #[command(flatten)]
+    cluster: ReadArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    super::block_on(async {
+        let view = args.cluster.open().await?;
+        let world = view.world().await?;
+        let key = args.object.find_one(&world)?;
+        let (profiles, config) = (profile::built_in(), Config::assumed());
+        let target = world.target_of(&key);
+        let case = Case { target: &target, world: &world, profiles: &profiles, config: &config };
+        let now = Now { at: view.clock().now(), epoch: i64::MAX };
+        let gates = rollout::gates(&case, &key, now).iter().map(Gate::from).collect();
+        let decision = rollout::decide_one(&case, &key, now);
+        let status = world.claims.get(&key).map(|claim| &claim.is.status);
+        let phase = match status {
+            Some(ClaimStatus::Cni(status)) => status.phase.as_str(),
+            Some(ClaimStatus::Service(_) | ClaimStatus::Unreadable(_) | ClaimStatus::None) | None => {
+                "not started"
+            }
+        };
+        let mut explanation = Explanation::new(key, phase, gates, &decision.waiting, &decision.refusals);
+        // The daemon has watched for longer than one look, so its word on what it waits for is the better one.
+        if let Some(ClaimStatus::Cni(status)) = status {
+            explanation.waiting_for.clone_from(&status.waiting_for);
+        }
+        match args.output {
+            Form::Text => print::text(explanation.text()),
+            Form::Json => print::line(serde_json::to_string_pretty(&explanation)?),
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,39 @@
+//! Printing to standard output.
+//!
+//! Guarantees: a reader that is gone (`| head`) ends the process at once and quietly, as SIGPIPE would.
+
+use std::{
+    fmt::Display,
+    io::{self, ErrorKind, IsTerminal as _, Write as _},
+    process::exit,
+};
+
+/// Exit code of a process that SIGPIPE ended, as shells count it.
+const PIPE: i32 = 128 + 13;
+
+/// Prints a text as it is.
+pub(super) fn text(text: impl Display) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            exit(PIPE);
+        }
+        eprintln!("error: standard output: {error}");
+        exit(1);
+    }
+}
+
+/// Prints a text and a line end.
+pub(super) fn line(line: impl Display) {
+    text(format_args!("{line}\n"));
+}
+
+/// Whether people read it.
+pub(super) fn on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether colours are wanted; <https://no-color.org>: a variable that is set and not empty switches them off.
+pub(super) fn coloured() -> bool {
+    on_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

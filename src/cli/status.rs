@@ -1,0 +1,85 @@
+//! `trunkline status`: what runs, what is under way, and what stands in the way.
+
+use std::{process::ExitCode, time::Duration};
+
+use super::{
+    Form,
+    cluster::{ReadArgs, View},
+    object::ObjectArgs,
+    print,
+};
+use crate::{clock::later, report::tree::StatusReport};
+
+/// Time between two looks.
+const TICK: Duration = Duration::from_secs(2);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Go on looking; off a terminal, what changes is printed anew.
+    #[arg(long)]
+    watch: bool,
+    /// Form of the report; with --watch, JSON is one document per line.
+    #[arg(long, value_enum, default_value_t)]
+    output: Form,
+    #[command(flatten)]
+    cluster: ReadArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    super::block_on(async {
+        let view = args.cluster.open().await?;
+        let report = args.look(&view).await?;
+        args.show(&view, &report)?;
+        if args.watch {
+            args.follow(&view, report).await?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+impl Args {
+    async fn look(&self, view: &View) -> anyhow::Result<StatusReport> {
+        let world = view.world().await?;
+        let only = self.object.find(&world)?;
+        Ok(StatusReport::of(&world, only.as_ref()))
+    }
+
+    async fn follow(&self, view: &View, mut last: StatusReport) -> anyhow::Result<()> {
+        loop {
+            view.clock().sleep_until(later(view.clock().now(), TICK)).await;
+            // A cluster that does not answer for a moment ends no watch.
+            let report = match self.look(view).await {
+                Ok(report) => report,
+                Err(error) => {
+                    eprintln!("error: {error:#}");
+                    continue;
+                }
+            };
+            // On a terminal the times go on by themselves.
+            let live = print::on_terminal() && self.output == Form::Text;
+            if live || report != last {
+                self.show(view, &report)?;
+            }
+            last = report;
+        }
+    }
+
+    fn show(&self, view: &View, report: &StatusReport) -> anyhow::Result<()> {
+        match self.output {
+            Form::Text => {
+                if self.watch && print::on_terminal() {
+                    print::text("\x1b[H\x1b[2J");
+                }
+                print::text(report.text(view.clock().now()));
+                if self.watch && !print::on_terminal() {
+                    print::line("");
+                }
+            }
+            Form::Json if self.watch => print::line(serde_json::to_string(report)?),
+            Form::Json => print::line(serde_json::to_string_pretty(report)?),
+        }
+        Ok(())
+    }
+}

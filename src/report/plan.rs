@@ -1,0 +1,259 @@
+//! `trunkline plan`: what each declaration would do, and how long it would take under which assumptions.
+
+use serde::Serialize;
+
+use super::{
+    explain::Refused,
+    tree::{branch, span},
+    waiting::{refusal, waiting_for},
+};
+use crate::{
+    api::{ClaimKey, names::NodeName, status::WaitingFor},
+    rollout::{
+        gate::GateVerdict,
+        plan::{Ahead, Planned, Preview},
+        waiting::{Refusal, Waiting},
+    },
+};
+
+/// Rounds and skipped nodes shown on a terminal; JSON has all.
+const SHOWN: usize = 10;
+
+/// Whether something would be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum PlanVerdict {
+    /// An attempt would start at once.
+    WouldRun,
+    /// An attempt would start once what it waits for has passed.
+    WouldWait,
+    /// An attempt of this wish is under way.
+    UnderWay,
+    /// Nothing has to be done.
+    NothingToDo,
+    /// Nothing would be done until people change something.
+    Refused,
+}
+
+/// What one declaration would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanReport {
+    /// The object.
+    pub object: ClaimKey,
+    /// Where it is declared: `calico.yaml:1`.
+    pub manifest: String,
+    /// Whether something would be done.
+    pub verdict: PlanVerdict,
+    /// The verdict in words.
+    pub summary: String,
+    /// Profile and DaemonSet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// How many nodes, and which of them come first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
+    /// Canaries, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub canaries: Vec<NodeName>,
+    /// All nodes to act on, canaries first, in rounds of `maxParallel`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Vec<NodeName>>,
+    /// Nodes in scope that are left alone, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
+    /// What people should know before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Why nothing would be done until people change something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
+    /// Why it would not start at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<WaitingFor>,
+    /// How long it would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
+}
+
+/// How long an attempt would take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Estimate {
+    /// Seconds from start to completion.
+    pub seconds: i64,
+    /// What that rests on.
+    pub assumptions: Vec<String>,
+}
+
+impl PlanReport {
+    /// Reports on one declaration at `manifest`; an agent is assumed to be ready `node_seconds` after its pod was
+    /// deleted.
+    pub fn of(planned: &Planned, manifest: String, node_seconds: i64) -> Self {
+        let (verdict, summary) = judge(planned);
+        let mut report = Self {
+            object: planned.object.clone(),
+            manifest,
+            verdict,
+            summary,
+            provider: None,
+            nodes: None,
+            canaries: Vec::new(),
+            rounds: Vec::new(),
+            skipped: Vec::new(),
+            warnings: Vec::new(),
+            refused: planned.refusals.iter().map(refused).collect(),
+            waiting_for: planned.waiting.iter().map(waiting_for).collect(),
+            estimate: None,
+        };
+        if let Some(preview) = &planned.preview {
+            report.take(preview, node_seconds);
+        }
+        report
+    }
+
+    fn take(&mut self, preview: &Preview, node_seconds: i64) {
+        self.provider = Some(format!("{}, DaemonSet {}", preview.provider, preview.agent));
+        let skipped = preview.skipped.iter();
+        self.skipped = skipped.map(|(node, why)| format!("{node}: {}", why.as_str())).collect();
+        let canaries = preview.nodes.iter().filter(|node| node.canary);
+        self.canaries = canaries.map(|node| node.name.clone()).collect();
+        self.nodes = Some(format!(
+            "{} in scope, {} to act on ({} first as canaries), at most {} in flight",
+            preview.in_scope,
+            preview.nodes.len(),
+            self.canaries.len(),
+            preview.max_parallel
+        ));
+        if !matches!(preview.ahead, Ahead::Start | Ahead::Return | Ahead::UnderWay(_)) {
+            return;
+        }
+        let rounds = preview.rounds();
+        self.rounds =
+            rounds.iter().map(|round| round.iter().map(|node| node.name.clone()).collect()).collect();
+        self.warn(preview);
+        if preview.ahead == Ahead::Start && self.refused.is_empty() {
+            self.estimate = Some(estimate(preview, node_seconds));
+        }
+    }
+
+    fn warn(&mut self, preview: &Preview) {
+        for gate in &preview.gates {
+            if let GateVerdict::Warn(warning) = &gate.verdict {
+                self.warnings.push(format!("{}: {warning}", gate.name));
+            }
+        }
+        if preview.ahead == Ahead::Start && preview.outside > 0 {
+            self.warnings.push(format!(
+                "StrategyHeld: {} nodes outside of `nodeSelector` run the agent too. They keep their version, and the \
+                 DaemonSet stays on `OnDelete` until every pod runs the live template",
+                preview.outside
+            ));
+        }
+        let dry_run = |gate: &crate::rollout::gate::Gate| gate.verdict == GateVerdict::Wait(Waiting::DryRun);
+        if preview.gates.iter().any(dry_run) {
+            self.warnings.push(
+                "dry run: not made, since this command only reads; the daemon asks the API server before it starts"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// A tree for a terminal.
+    pub fn text(&self) -> String {
+        let mut lines = vec![format!("manifest {}", self.manifest)];
+        let mut add = |name: &str, value: &str| lines.push(format!("{name:<8} {value}"));
+        self.provider.iter().for_each(|text| add("provider", text));
+        self.nodes.iter().for_each(|text| add("nodes", text));
+        if !self.canaries.is_empty() {
+            add("canaries", &join(&self.canaries));
+        }
+        for (index, round) in self.rounds.iter().take(SHOWN).enumerate() {
+            add(&format!("round {}", index + 1), &join(round));
+        }
+        if self.rounds.len() > SHOWN {
+            add("", &format!("and {} more rounds", self.rounds.len() - SHOWN));
+        }
+        self.skipped.iter().take(SHOWN).for_each(|text| add("skipped", text));
+        if self.skipped.len() > SHOWN {
+            add("", &format!("and {} more", self.skipped.len() - SHOWN));
+        }
+        self.warnings.iter().for_each(|text| add("warning", text));
+        self.refused.iter().for_each(|no| add("refused", &format!("{}: {}", no.reason, no.message)));
+        self.waiting_for.iter().for_each(|why| add("waits", &format!("{}: {}", why.reason, why.message)));
+        if let Some(estimate) = &self.estimate {
+            add("time", &format!("about {} from the start", span(estimate.seconds)));
+            estimate.assumptions.iter().for_each(|text| add("assumes", text));
+        }
+        let mut text = String::new();
+        branch(&mut text, &format!("{}  {}", self.object, self.summary), &lines);
+        text
+    }
+}
+
+fn refused(why: &Refusal) -> Refused {
+    Refused { reason: why.reason().as_str(), message: refusal(why) }
+}
+
+fn join(nodes: &[NodeName]) -> String {
+    nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn judge(planned: &Planned) -> (PlanVerdict, String) {
+    if !planned.refusals.is_empty() {
+        let step = planned.preview.as_ref().map(step);
+        return (
+            PlanVerdict::Refused,
+            format!("refused{}", step.map(|step| format!(": {step}")).unwrap_or_default()),
+        );
+    }
+    if let Some(by) = &planned.superseded_by {
+        return (PlanVerdict::NothingToDo, format!("nothing to do: {by} is in force"));
+    }
+    let Some(preview) = &planned.preview else {
+        return (PlanVerdict::WouldWait, "would wait".to_owned());
+    };
+    let step = step(preview);
+    match preview.ahead {
+        Ahead::Runs => (PlanVerdict::NothingToDo, format!("nothing to do: {} is what runs", preview.to)),
+        Ahead::Nothing => (PlanVerdict::NothingToDo, "nothing to do".to_owned()),
+        Ahead::Ended(outcome) => {
+            let text = format!("nothing to do: the attempt of this wish has ended, {}", outcome.as_str());
+            (PlanVerdict::NothingToDo, text)
+        }
+        Ahead::UnderWay(phase) => (PlanVerdict::UnderWay, format!("under way, {}: {step}", phase.as_str())),
+        Ahead::Start if !planned.waiting.is_empty() => {
+            (PlanVerdict::WouldWait, format!("would wait: {step}"))
+        }
+        Ahead::Start => (PlanVerdict::WouldRun, format!("would run: {step}")),
+        Ahead::Return => {
+            (PlanVerdict::WouldRun, format!("would return to last good without a canary: {step}"))
+        }
+    }
+}
+
+fn step(preview: &Preview) -> String {
+    format!("{} → {}", preview.from, preview.to)
+}
+
+fn estimate(preview: &Preview, node_seconds: i64) -> Estimate {
+    let rounds = preview.rounds().len();
+    let mut assumptions = vec![format!(
+        "{} per node: {} until its new agent is ready (--node-seconds), then stable for {} (profile {})",
+        span(node_seconds.saturating_add(preview.stable)),
+        span(node_seconds),
+        span(preview.stable),
+        preview.provider
+    )];
+    let at_once = preview.max_parallel;
+    assumptions.push(match rounds {
+        1 => format!("one round of at most {at_once} nodes"),
+        rounds => format!("{rounds} rounds of at most {at_once} nodes, control-plane nodes alone"),
+    });
+    if let Some(observation) = preview.observation {
+        assumptions.push(match observation {
+            0 => "canaries go on without an observation".to_owned(),
+            seconds => format!("canaries observed for {}", span(seconds)),
+        });
+    }
+    assumptions.push("no node fails, nothing is paused, and the daemon is up all the time".to_owned());
+    Estimate { seconds: preview.estimate(node_seconds), assumptions }
+}

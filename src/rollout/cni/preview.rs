@@ -1,0 +1,99 @@
+//! What a declaration would do: the steps of `Pending`, without a write.
+
+use super::{Case, Cx, Decision, Now};
+use crate::{
+    api::{
+        ClaimKey,
+        cni_upgrade::CniPhase,
+        status::{AttemptKind, Outcome},
+    },
+    diff::{NodeDiff, NodeState, order},
+    rollout::{
+        gate::Gate,
+        plan::{Ahead, PlannedNode, Preview},
+        waiting::Waiting,
+    },
+    world::AgentKey,
+};
+
+/// Looks ahead; without a provider or while something is missing, the decision says why not.
+pub(in crate::rollout) fn preview(
+    case: &Case<'_>,
+    agent: &AgentKey,
+    key: &ClaimKey,
+    now: Now,
+) -> Result<Preview, Box<Decision>> {
+    let mut cx = Cx::open(case, agent, key, now)?;
+    cx.recover();
+    cx.take_course();
+    if !cx.decision.refusals.is_empty() {
+        return Err(Box::new(cx.decision));
+    }
+    let ahead = cx.ahead();
+    let mut gates = Vec::new();
+    if ahead == Ahead::Start {
+        gates = cx.gates();
+        if cx.spec.canary.is_some() && !cx.choose_canaries() {
+            gates.push(Gate::wait("canaries", Waiting::NoCanary));
+        }
+    }
+    Ok(cx.preview(ahead, gates))
+}
+
+impl Cx<'_> {
+    fn ahead(&self) -> Ahead {
+        let Some(attempt) = self.attempt() else { return Ahead::Nothing };
+        match (attempt.outcome, attempt.kind, self.draft.phase) {
+            (Some(Outcome::Completed | Outcome::AlreadyRuns | Outcome::Returned), ..) => Ahead::Runs,
+            (Some(outcome), ..) => Ahead::Ended(outcome),
+            (None, AttemptKind::Return, _) => Ahead::Return,
+            (None, AttemptKind::Upgrade, CniPhase::Pending) if self.runs_already() => Ahead::Runs,
+            (None, AttemptKind::Upgrade, CniPhase::Pending) => Ahead::Start,
+            (None, AttemptKind::Upgrade, phase) => Ahead::UnderWay(phase),
+        }
+    }
+
+    fn preview(&self, ahead: Ahead, gates: Vec<Gate>) -> Preview {
+        let canary = self.spec.canary.as_ref().filter(|_| ahead == Ahead::Start);
+        let mut preview = Preview {
+            provider: self.profile.name.clone(),
+            agent: self.agent_key.clone(),
+            from: self.running_version().unwrap_or_default(),
+            to: crate::manifest::wish::normalise(&self.spec.target_version),
+            ahead,
+            gates,
+            nodes: Vec::new(),
+            skipped: Vec::new(),
+            in_scope: 0,
+            outside: 0,
+            max_parallel: self.max_parallel(),
+            observation: canary.map(|canary| i64::from(canary.observation_minutes) * 60),
+            stable: self.profile.health.stable_seconds,
+        };
+        let (Some(view), Some(attempt)) = (self.forward(), self.attempt()) else { return preview };
+        let diff = self.classify(&view);
+        preview.in_scope = diff.in_scope().count();
+        preview.outside = diff.nodes.iter().filter(|node| !node.in_scope && node.pod.is_some()).count();
+        for node in diff.in_scope() {
+            if let NodeState::Skipped(skip) = node.state {
+                preview.skipped.push((node.name.clone(), skip));
+            }
+        }
+        let left = |node: &&NodeDiff<'_>| node.pod.is_some() && !node.at_goal && !is_skipped(node);
+        let order = order::sort(diff.in_scope().filter(left), &attempt.id);
+        let (canaries, others): (Vec<_>, Vec<_>) =
+            order.into_iter().partition(|node| ahead == Ahead::Start && self.is_canary(node));
+        let planned = |canary: bool, node: &NodeDiff<'_>| PlannedNode {
+            name: node.name.clone(),
+            canary,
+            control_plane: order::control_plane(node),
+        };
+        preview.nodes.extend(canaries.into_iter().map(|node| planned(true, node)));
+        preview.nodes.extend(others.into_iter().map(|node| planned(false, node)));
+        preview
+    }
+}
+
+const fn is_skipped(node: &NodeDiff<'_>) -> bool {
+    matches!(node.state, NodeState::Skipped(_))
+}
