@@ -83,10 +83,10 @@ impl View {
 async fn its_present(client: &Client) -> anyhow::Result<Option<Timestamp>> {
     let (path, _) = observe::address::of_feed(Feed::CniUpgrades, "");
     let request = http::Request::get(format!("{path}?limit=1")).body(Body::empty())?;
-    let answer = client
-        .send(request)
-        .await
-        .context("the API server cannot be reached; check --kubeconfig, --context and the network")?;
+    let answer = client.send(request).await.map_err(|error| {
+        let cause = anyhow::Error::from(error).root_cause().to_string();
+        anyhow!("the API server cannot be reached; check --kubeconfig, --context and the network: {cause}")
+    })?;
     match answer.status() {
         status if status.is_success() => {}
         StatusCode::UNAUTHORIZED => bail!("the API server does not know these credentials; renew them"),
@@ -123,6 +123,8 @@ impl ClusterArgs {
         if self.context.is_some() {
             return Config::from_kubeconfig(&options).await.context("no usable kubeconfig");
         }
-        Config::infer().await.context("neither a kubeconfig nor a service account leads to a cluster")
+        Config::infer().await.context(
+            "neither a kubeconfig nor a service account leads to a cluster; name a file with --kubeconfig",
+        )
     }
 }

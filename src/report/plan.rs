@@ -123,14 +123,15 @@ impl PlanReport {
             self.canaries.len(),
             preview.max_parallel
         ));
-        if !matches!(preview.ahead, Ahead::Start | Ahead::Return | Ahead::UnderWay(_)) {
+        self.warn(preview);
+        let acts = matches!(preview.ahead, Ahead::Start | Ahead::Return | Ahead::UnderWay(_));
+        if !acts || !self.refused.is_empty() {
             return;
         }
         let rounds = preview.rounds();
         self.rounds =
             rounds.iter().map(|round| round.iter().map(|node| node.name.clone()).collect()).collect();
-        self.warn(preview);
-        if preview.ahead == Ahead::Start && self.refused.is_empty() {
+        if preview.ahead == Ahead::Start {
             self.estimate = Some(estimate(preview, node_seconds));
         }
     }
@@ -147,13 +148,6 @@ impl PlanReport {
                  DaemonSet stays on `OnDelete` until every pod runs the live template",
                 preview.outside
             ));
-        }
-        let dry_run = |gate: &crate::rollout::gate::Gate| gate.verdict == GateVerdict::Wait(Waiting::DryRun);
-        if preview.gates.iter().any(dry_run) {
-            self.warnings.push(
-                "dry run: not made, since this command only reads; the daemon asks the API server before it starts"
-                    .to_owned(),
-            );
         }
     }
 
@@ -255,5 +249,9 @@ fn estimate(preview: &Preview, node_seconds: i64) -> Estimate {
         });
     }
     assumptions.push("no node fails, nothing is paused, and the daemon is up all the time".to_owned());
+    if preview.gates.iter().any(|gate| gate.verdict == GateVerdict::Wait(Waiting::DryRun)) {
+        assumptions
+            .push("the API server accepts the template; it is asked in a dry run at the start".to_owned());
+    }
     Estimate { seconds: preview.estimate(node_seconds), assumptions }
 }

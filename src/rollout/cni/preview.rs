@@ -8,6 +8,7 @@ use crate::{
         status::{AttemptKind, Outcome},
     },
     diff::{NodeDiff, NodeState, order},
+    manifest::wish::normalise,
     rollout::{
         gate::Gate,
         plan::{Ahead, PlannedNode, Preview},
@@ -45,6 +46,8 @@ impl Cx<'_> {
         let Some(attempt) = self.attempt() else { return Ahead::Nothing };
         match (attempt.outcome, attempt.kind, self.draft.phase) {
             (Some(Outcome::Completed | Outcome::AlreadyRuns | Outcome::Returned), ..) => Ahead::Runs,
+            // An attempt at another wish was put back, and this one is what it was put back to.
+            (Some(_), ..) if attempt.wish != self.entry.wish => Ahead::Runs,
             (Some(outcome), ..) => Ahead::Ended(outcome),
             (None, AttemptKind::Return, _) => Ahead::Return,
             (None, AttemptKind::Upgrade, CniPhase::Pending) if self.runs_already() => Ahead::Runs,
@@ -53,13 +56,29 @@ impl Cx<'_> {
         }
     }
 
+    /// Version of last good while an attempt is under way, else of the live template.
+    fn version_before(&self, ahead: Ahead) -> String {
+        match (ahead, &self.draft.last_good) {
+            (Ahead::UnderWay(_), Some(good)) => normalise(&good.version),
+            (
+                Ahead::Runs
+                | Ahead::Start
+                | Ahead::Return
+                | Ahead::UnderWay(_)
+                | Ahead::Ended(_)
+                | Ahead::Nothing,
+                _,
+            ) => self.running_version().unwrap_or_default(),
+        }
+    }
+
     fn preview(&self, ahead: Ahead, gates: Vec<Gate>) -> Preview {
         let canary = self.spec.canary.as_ref().filter(|_| ahead == Ahead::Start);
         let mut preview = Preview {
             provider: self.profile.name.clone(),
             agent: self.agent_key.clone(),
-            from: self.running_version().unwrap_or_default(),
-            to: crate::manifest::wish::normalise(&self.spec.target_version),
+            from: self.version_before(ahead),
+            to: normalise(&self.spec.target_version),
             ahead,
             gates,
             nodes: Vec::new(),
