@@ -194,10 +194,6 @@ fn planned(world: &World, profiles: &[Profile], config: &Config, key: &ClaimKey,
                     GateVerdict::Wait(waiting) => planned.waiting.push(waiting.clone()),
                 }
             }
-            // What ended badly is not tried again by itself, and the full pass says why.
-            if let Ahead::Ended(_) = preview.ahead {
-                planned.refusals = said.refusals;
-            }
             planned.preview = Some(preview);
         }
     }

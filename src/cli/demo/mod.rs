@@ -249,7 +249,9 @@ fn farewell(
     print::line(format_args!("  trunkline status --kubeconfig {kubeconfig}"));
     print::line(format_args!("  trunkline explain --kubeconfig {kubeconfig} {name}"));
     print::line(format_args!("  git clone {remote} {work} && cd {work}"));
-    print::line(format_args!("  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push"));
+    print::line(format_args!(
+        "  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push"
+    ));
     let memory = measure.peak_mib.map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
     print::line(format_args!(
         "\n{} minutes of the cluster in {:.1} s{memory}.",

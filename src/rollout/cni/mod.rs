@@ -184,13 +184,18 @@ impl<'a> Cx<'a> {
             Course::Return => self.begin_return(),
             Course::End => self.end(Outcome::Reverted),
             Course::Quarantined => {
-                let attempt =
-                    self.target.attempts.iter().rev().find(|attempt| attempt.wish == self.entry.wish);
-                self.decision.refusals.push(Refusal::Quarantined {
-                    version: self.spec.target_version.clone(),
-                    attempt: attempt.map(|attempt| attempt.id.to_string()).unwrap_or_default(),
-                });
+                let refusal = self.quarantined();
+                self.decision.refusals.push(refusal);
             }
+        }
+    }
+
+    /// The wish failed here before.
+    fn quarantined(&self) -> Refusal {
+        let attempt = self.target.attempts.iter().rev().find(|attempt| attempt.wish == self.entry.wish);
+        Refusal::Quarantined {
+            version: self.spec.target_version.clone(),
+            attempt: attempt.map(|attempt| attempt.id.to_string()).unwrap_or_default(),
         }
     }
 

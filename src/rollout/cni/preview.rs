@@ -31,6 +31,10 @@ pub(in crate::rollout) fn preview(
         return Err(Box::new(cx.decision));
     }
     let ahead = cx.ahead();
+    if let Ahead::Ended(Outcome::RolledBack | Outcome::RollbackIncomplete | Outcome::Held) = ahead {
+        let refusals = vec![cx.quarantined()];
+        return Err(Box::new(Decision { refusals, ..Decision::default() }));
+    }
     let mut gates = Vec::new();
     if ahead == Ahead::Start {
         gates = cx.gates();
