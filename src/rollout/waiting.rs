@@ -187,6 +187,11 @@ impl Waiting {
         }
     }
 
+    /// Whether people keep it back: the pause or the brake.
+    pub const fn is_brake(&self) -> bool {
+        matches!(self, Self::Paused | Self::Held { .. })
+    }
+
     /// When it ends by itself, where that is known.
     pub const fn until(&self) -> Option<Timestamp> {
         match self {

@@ -174,6 +174,19 @@ impl<'a> Cx<'a> {
                 break;
             }
         }
+        self.name_brakes();
+    }
+
+    /// A brake is told first, also while there is nothing that it keeps back just now.
+    fn name_brakes(&mut self) {
+        let forward = self.attempt().is_some_and(|attempt| {
+            attempt.finished_at.is_none() && attempt.kind == AttemptKind::Upgrade
+        });
+        if forward && self.draft.phase != CniPhase::Rollback && self.decision.refusals.is_empty() {
+            let mut waiting = self.brakes();
+            waiting.extend(self.decision.waiting.drain(..).filter(|known| !known.is_brake()));
+            self.decision.waiting = waiting;
+        }
     }
 
     fn take_course(&mut self) {
