@@ -1,1 +1,209 @@
+//! Judgements on single nodes, as sentences.
 
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    health::{Health, Judge},
+    order,
+};
+use crate::{
+    api::{
+        names::{AttemptId, NodeName, Rv, Uid},
+        reasons::Reason,
+        status::Truth,
+    },
+    diff::{Goal, NodeState, Question, Skip, classify},
+    profile::HealthRules,
+    world::{Node, Object, ObjectId, Observation, Pod, PodKey, PodMemory, Seen, Shape, WaitReason, World},
+};
+
+const RULES: HealthRules =
+    HealthRules { stable_seconds: 10, fast_fail_seconds: 60, max_restarts: 3, unhealthy_percent: 10 };
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+}
+
+fn node() -> Node {
+    Node {
+        labels: Arc::new(BTreeMap::from([("zone".to_owned(), "a".to_owned())])),
+        created: at(0),
+        ready: Truth::True,
+        network_unavailable: false,
+        network_not_ready: false,
+        cordoned: false,
+        leaving: false,
+    }
+}
+
+fn pod(image: &str) -> Pod {
+    Pod {
+        owner: Some(Uid::new("ds")),
+        node: Some(NodeName::new("n1")),
+        revision: Some(Arc::from("new")),
+        images: Arc::new(BTreeMap::from([("agent".to_owned(), image.to_owned())])),
+        initialized: true,
+        ready: true,
+        restarts: 0,
+        waiting: None,
+        deleting: false,
+    }
+}
+
+fn judged(node: Node, pod: Pod, memory: &PodMemory, now: i64) -> Health {
+    let seen = Seen { uid: Uid::new("node"), rv: Rv(1), since: at(0), is: node };
+    let pod = Seen { uid: Uid::new("pod"), rv: Rv(1), since: at(0), is: pod };
+    let memory = Some(memory);
+    Judge {
+        node: &seen,
+        pod: &pod,
+        memory,
+        baseline: false,
+        expected: true,
+        rules: RULES,
+        timeout: 600,
+        now: at(now),
+    }
+    .health()
+}
+
+fn failed(health: &Health) -> Option<Reason> {
+    match health {
+        Health::Failed(reason, _) => Some(*reason),
+        Health::Healthy | Health::Settling { .. } | Health::Unreachable => None,
+    }
+}
+
+#[test]
+fn a_ready_agent_is_healthy_only_after_it_was_stable() {
+    let memory = PodMemory::default();
+    assert_eq!(judged(node(), pod("v2"), &memory, 9), Health::Settling { until: Some(at(10)) });
+    assert_eq!(judged(node(), pod("v2"), &memory, 10), Health::Healthy);
+}
+
+#[test]
+fn a_silent_kubelet_is_unreachable_and_never_a_failure() {
+    let silent = Node { ready: Truth::Unknown, ..node() };
+    let broken = Pod { ready: false, restarts: 9, ..pod("v2") };
+    assert_eq!(judged(silent, broken, &PodMemory::default(), 500), Health::Unreachable);
+}
+
+#[test]
+fn a_node_that_goes_away_by_itself_is_no_failure() {
+    let leaving = Node { leaving: true, ..node() };
+    assert_eq!(
+        judged(leaving, Pod { ready: false, ..pod("v2") }, &PodMemory::default(), 500),
+        Health::Unreachable
+    );
+}
+
+#[test]
+fn three_restarts_fail_a_node_at_once_and_two_do_not() {
+    let with = |restarts| Pod { ready: false, restarts, ..pod("v2") };
+    assert_eq!(failed(&judged(node(), with(3), &PodMemory::default(), 1)), Some(Reason::AgentCrashLooping));
+    assert_eq!(failed(&judged(node(), with(2), &PodMemory::default(), 1)), None);
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_fails_after_a_minute_without_progress() {
+    let waiting = WaitReason {
+        container: "agent".to_owned(),
+        reason: "ImagePullBackOff".to_owned(),
+        message: String::new(),
+        init: false,
+    };
+    let stuck = Pod { ready: false, waiting: Some(waiting), ..pod("v2") };
+    let memory = PodMemory { was_ready: false, trouble_since: Some(at(5)) };
+    assert_eq!(failed(&judged(node(), stuck.clone(), &memory, 64)), None);
+    assert_eq!(failed(&judged(node(), stuck, &memory, 65)), Some(Reason::ImagePullFailed));
+}
+
+#[test]
+fn an_agent_that_was_ready_has_half_a_minute_to_come_back() {
+    let memory = PodMemory { was_ready: true, trouble_since: None };
+    let down = Pod { ready: false, ..pod("v2") };
+    assert_eq!(failed(&judged(node(), down.clone(), &memory, 29)), None);
+    assert_eq!(failed(&judged(node(), down, &memory, 30)), Some(Reason::AgentNotReady));
+}
+
+#[test]
+fn a_network_that_is_unavailable_blames_the_agent_and_another_unreadiness_does_not() {
+    let memory = PodMemory::default();
+    let cut = Node { network_unavailable: true, ..node() };
+    assert_eq!(failed(&judged(cut, pod("v2"), &memory, 30)), Some(Reason::AgentNotReady));
+    let full = Node { ready: Truth::False, ..node() };
+    assert_eq!(judged(full, pod("v2"), &memory, 30), Health::Unreachable);
+}
+
+fn world(node: Node, pod: Option<Pod>) -> World {
+    let mut world = World::default();
+    let mut see = |id, uid: &str, shape| {
+        let object = Object { id, uid: Uid::new(uid), rv: Rv(1), shape };
+        let _ = world.apply(Observation::Answered(Box::new(object)), at(0));
+    };
+    see(ObjectId::Node(NodeName::new("n1")), "node", Shape::Node(node));
+    if let Some(pod) = pod {
+        let key = PodKey { namespace: Arc::from("kube-system"), name: Arc::from("agent-1") };
+        see(ObjectId::Pod(key), "pod", Shape::Pod(pod));
+    }
+    world
+}
+
+fn state_in(world: &World, selector: &[(&str, &str)]) -> Option<NodeState> {
+    let images = |tag: &str| BTreeMap::from([("agent".to_owned(), tag.to_owned())]);
+    let selector: BTreeMap<String, String> =
+        selector.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let question = Question {
+        world,
+        agent: &Uid::new("ds"),
+        goal: &Goal::Images(Arc::new(images("v2"))),
+        saved: &images("v1"),
+        selector: &selector,
+        open: &[],
+        failures: &[],
+        baseline: &[],
+        way: crate::api::status::IntentKind::Upgrade,
+        rules: RULES,
+        timeout: 600,
+        now: at(100),
+    };
+    let diff = classify(&question);
+    diff.in_scope().next().map(|node| node.state.clone())
+}
+
+#[test]
+fn a_node_on_the_old_version_waits_and_one_outside_the_selector_is_out_of_scope() {
+    let world = world(node(), Some(pod("v1")));
+    assert_eq!(state_in(&world, &[("zone", "a")]), Some(NodeState::Waiting));
+    assert_eq!(state_in(&world, &[("zone", "b")]), None);
+}
+
+#[test]
+fn a_node_that_was_not_ready_before_is_skipped() {
+    let world = world(Node { ready: Truth::False, ..node() }, Some(pod("v1")));
+    assert_eq!(state_in(&world, &[]), Some(NodeState::Skipped(Skip::NotReady)));
+}
+
+#[test]
+fn a_node_that_an_earlier_attempt_broke_is_never_skipped() {
+    let world = world(Node { ready: Truth::False, ..node() }, Some(Pod { ready: false, ..pod("v1.5") }));
+    assert_eq!(state_in(&world, &[]), Some(NodeState::Waiting));
+}
+
+#[test]
+fn the_order_of_nodes_depends_on_the_attempt_and_spreads_evenly() {
+    let value = |node: usize, attempt: &str| {
+        order::value(&Uid::new(format!("node-{node}")), &AttemptId::new(attempt))
+    };
+    let sorted = |attempt: &str| {
+        let mut nodes: Vec<usize> = (0..1000).collect();
+        nodes.sort_by_key(|node| value(*node, attempt));
+        nodes
+    };
+    assert_eq!(sorted("a"), sorted("a"));
+    assert_ne!(sorted("a"), sorted("b"));
+    let low = (0..1000).filter(|node| value(*node, "a") < u64::MAX / 2).count();
+    assert!((400..600).contains(&low), "{low} of 1000 values are in the lower half");
+}

@@ -148,3 +148,6 @@ pub const fn edge(from: CniPhase, to: CniPhase) -> bool {
             | (CniPhase::Canary | CniPhase::RollingOut | CniPhase::Rollback, CniPhase::Failed)
     )
 }
+
+#[cfg(test)]
+mod tests;

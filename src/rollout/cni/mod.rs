@@ -179,9 +179,9 @@ impl<'a> Cx<'a> {
 
     /// A brake is told first, also while there is nothing that it keeps back just now.
     fn name_brakes(&mut self) {
-        let forward = self.attempt().is_some_and(|attempt| {
-            attempt.finished_at.is_none() && attempt.kind == AttemptKind::Upgrade
-        });
+        let forward = self
+            .attempt()
+            .is_some_and(|attempt| attempt.finished_at.is_none() && attempt.kind == AttemptKind::Upgrade);
         if forward && self.draft.phase != CniPhase::Rollback && self.decision.refusals.is_empty() {
             let mut waiting = self.brakes();
             waiting.extend(self.decision.waiting.drain(..).filter(|known| !known.is_brake()));
