@@ -1,5 +1,15 @@
 //! Whole stories through the shipped engine, the embedded cluster and a real repository, in virtual time.
 
+mod declarations;
+mod documents;
 mod engine;
+mod look;
+mod manifests;
+mod nodes;
+mod people;
+mod remote;
+mod revert;
 mod run;
 pub(crate) mod stage;
+mod undo;
+mod upgrade;

@@ -3,11 +3,11 @@
 use std::{
     collections::BTreeMap,
     pin::{Pin, pin},
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use trunkline::{
@@ -29,7 +29,7 @@ use trunkline::{
     },
 };
 
-use crate::git::bare::Bare;
+use crate::git::{bare::Bare, server::GitServer};
 
 /// What a story works with.
 pub(crate) struct Stage {
@@ -37,31 +37,48 @@ pub(crate) struct Stage {
     pub(crate) remote: Bare,
     pub(crate) clock: Clock,
     pub(crate) dir: TempDir,
+    /// Serves the repository, where the engine reaches it by HTTP.
+    pub(crate) server: Option<Arc<GitServer>>,
     world: JoinHandle<()>,
 }
 
 impl Stage {
     /// A cluster of that many nodes with Calico v3.27.2, and an empty repository.
     pub(crate) fn new(nodes: usize) -> Self {
-        let start: Timestamp = "2026-03-01T10:00:00Z".parse().unwrap();
-        let model = ClusterSpec::new(1, nodes, start).build();
-        Self::with(model, |model| Clock::embedded(model.now()))
+        Self::of(&Self::spec(nodes), None)
+    }
+
+    /// The same with the repository behind an HTTP server.
+    pub(crate) fn over_http(nodes: usize) -> Self {
+        Self::of(&Self::spec(nodes), Some(GitServer::start()))
+    }
+
+    /// What [`Stage::new`] makes.
+    pub(crate) fn spec(nodes: usize) -> ClusterSpec {
+        ClusterSpec::new(1, nodes, "2026-03-01T10:00:00Z".parse().unwrap())
+    }
+
+    /// Any cluster.
+    pub(crate) fn of(spec: &ClusterSpec, server: Option<GitServer>) -> Self {
+        Self::with(spec.build(), |model| Clock::embedded(model.now()), server)
     }
 
     /// The same on the wall clock.
     pub(crate) fn in_real_time(nodes: usize) -> Self {
         let clock = Clock::real();
-        Self::with(ClusterSpec::new(1, nodes, clock.now()).build(), |_| clock)
+        Self::with(ClusterSpec::new(1, nodes, clock.now()).build(), |_| clock, None)
     }
 
-    fn with(model: Model, clock: impl FnOnce(&Model) -> Clock) -> Self {
+    fn with(model: Model, clock: impl FnOnce(&Model) -> Clock, server: Option<GitServer>) -> Self {
         let clock = clock(&model);
         let cluster = EmbeddedCluster::new(model, clock);
         let moving = cluster.clone();
         let world = tokio::spawn(async move { moving.run().await });
         let dir = tempfile::tempdir().unwrap();
-        let remote = Bare::init(&dir.path().join("remote.git"));
-        Self { cluster, remote, clock, dir, world }
+        let remote =
+            server.as_ref().map_or_else(|| Bare::init(&dir.path().join("remote.git")), GitServer::repository);
+        let server = server.map(Arc::new);
+        Self { cluster, remote, clock, dir, server, world }
     }
 
     /// An engine over cluster and repository, as the daemon has it.
@@ -71,11 +88,20 @@ impl Stage {
 
     /// An engine that dies at that await point.
     pub(crate) fn engine_for(&self, polls: usize) -> JoinHandle<()> {
-        let engine = self.make();
+        let engine = self.make(|remote| remote);
         tokio::spawn(async move {
             let run = pin!(engine.run(std::future::pending()));
             dying(run, polls).await;
         })
+    }
+
+    /// An engine whose way to the remote leads through `wrap`.
+    pub(crate) fn engine_through(
+        &self,
+        wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>,
+    ) -> JoinHandle<()> {
+        let engine = self.make(wrap);
+        tokio::spawn(async move { engine.run(std::future::pending()).await.unwrap() })
     }
 
     /// Kills an engine, and waits until nothing of it is left, as when a process ends.
@@ -86,19 +112,20 @@ impl Stage {
         self.pass(1).await;
     }
 
-    fn make(&self) -> Engine {
-        let url = self.remote.path().to_str().unwrap().to_owned();
+    fn make(&self, wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>) -> Engine {
+        let path = self.remote.path().to_str().unwrap().to_owned();
+        let url = self.server.as_ref().map_or(path, |server| server.url());
         let text = format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 30s\n");
         let config = Config::parse(&text, "trunkline-system", "uid-of-kube-system").unwrap();
         let clone = Git2Remote::open(GitOptions {
             url,
             clone_dir: self.dir.path().join("clone"),
-            credentials: None,
+            credentials: self.server.as_ref().map(|server| server.credentials()),
             allow_local: true,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(20),
         });
-        let remote: Box<dyn Remote> = Box::new(clone.unwrap());
+        let remote = wrap(Box::new(clone.unwrap()));
         let ports = Ports {
             kube: self.cluster.client(),
             remotes: BTreeMap::from([(RepoName::new("platform"), remote)]),

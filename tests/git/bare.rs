@@ -17,6 +17,8 @@ pub(crate) struct Bare(PathBuf);
 pub(crate) enum Entry<'a> {
     /// A plain file.
     Text(&'a str),
+    /// A plain file of any bytes.
+    Bytes(&'a [u8]),
     /// A plain file of this many bytes.
     Sized(usize),
     /// A plain file with the executable bit.
@@ -80,6 +82,7 @@ impl Bare {
             let blob = |bytes: &[u8]| repository.blob(bytes).unwrap();
             let (id, mode) = match entry {
                 Entry::Text(text) => (blob(text.as_bytes()), 0o100_644),
+                Entry::Bytes(bytes) => (blob(bytes), 0o100_644),
                 Entry::Sized(size) => (blob(&vec![b'#'; *size]), 0o100_644),
                 Entry::Executable(text) => (blob(text.as_bytes()), 0o100_755),
                 Entry::Link(target) => (blob(target.as_bytes()), 0o120_000),
@@ -130,11 +133,22 @@ impl Bare {
         ids
     }
 
+    /// Message of a commit.
+    pub(crate) fn message(&self, commit: &str) -> String {
+        let commit = Oid::from_str(commit).unwrap();
+        self.open().find_commit(commit).unwrap().message().unwrap().to_owned()
+    }
+
     /// Mode and text of a file at the tip of a branch.
     pub(crate) fn file(&self, branch: &str, path: &str) -> Option<(i32, String)> {
+        self.file_at(&self.tip(branch)?, path)
+    }
+
+    /// Mode and text of a file as of a commit.
+    pub(crate) fn file_at(&self, commit: &str, path: &str) -> Option<(i32, String)> {
         let repository = self.open();
-        let tip = repository.find_commit(Oid::from_str(&self.tip(branch)?).unwrap()).unwrap();
-        let entry = tip.tree().unwrap().get_path(path.as_ref()).ok()?;
+        let commit = repository.find_commit(Oid::from_str(commit).unwrap()).unwrap();
+        let entry = commit.tree().unwrap().get_path(path.as_ref()).ok()?;
         let blob = repository.find_blob(entry.id()).unwrap();
         Some((entry.filemode(), String::from_utf8(blob.content().to_vec()).unwrap()))
     }

@@ -110,6 +110,14 @@ impl GitServer {
         self.hook("pre-receive", &format!("echo '{text}' >&2\nexit 1"));
     }
 
+    /// Refuses every push to one branch from now on with this text, and takes pushes to others.
+    pub(crate) fn refuse_pushes_to(&self, branch: &str, text: &str) {
+        self.hook(
+            "update",
+            &format!("[ \"$1\" = refs/heads/{branch} ] || exit 0\necho '{text}' >&2\nexit 1"),
+        );
+    }
+
     /// During the next push moves a branch to a commit that the repository already has.
     pub(crate) fn move_during_next_push(&self, branch: &str, commit: &str) {
         let own = "env -u GIT_QUARANTINE_PATH -u GIT_OBJECT_DIRECTORY -u GIT_ALTERNATE_OBJECT_DIRECTORIES";
@@ -123,7 +131,9 @@ impl GitServer {
 
     /// Takes pushes again.
     pub(crate) fn allow_pushes(&self) {
-        let _absent_is_fine = fs::remove_file(self.dir.path().join("repo.git/hooks/pre-receive"));
+        for name in ["pre-receive", "update"] {
+            let _absent_is_fine = fs::remove_file(self.dir.path().join("repo.git/hooks").join(name));
+        }
     }
 
     /// Requests so far, as `METHOD path status`; status 0 = closed without an answer.

@@ -40,6 +40,7 @@ impl Cx<'_> {
             self.start_in_order(&startable, act);
             return Step::Stop;
         }
+        self.wait_for_brakes();
         self.observe(&tally, act)
     }
 
@@ -78,8 +79,7 @@ impl Cx<'_> {
             self.wait(Waiting::Observing { left, until });
             return Step::Stop;
         }
-        if let Some(brake) = self.brakes().into_iter().next() {
-            self.wait(brake);
+        if self.wait_for_brakes() {
             return Step::Stop;
         }
         self.enter(CniPhase::RollingOut);
@@ -88,12 +88,8 @@ impl Cx<'_> {
 
     /// Opens intents for these nodes, unless something holds.
     pub(super) fn start_in_order(&mut self, startable: &[&NodeDiff<'_>], act: bool) -> usize {
-        let brakes = self.brakes();
-        let held = !act || !brakes.is_empty() || self.losing();
-        for brake in brakes {
-            self.wait(brake);
-        }
-        if held {
+        let braked = self.wait_for_brakes();
+        if braked || !act || self.losing() {
             self.wait_for_open();
             return 0;
         }

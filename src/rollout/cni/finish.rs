@@ -221,11 +221,7 @@ impl Cx<'_> {
             conditions.ready(Reason::RolledBack, text);
             return;
         }
-        let again = attempt.is_some_and(|attempt| {
-            attempt.wish == self.entry.wish
-                && attempt.revision.as_deref() != Some(&self.ledger.revision(&self.entry.introduced))
-        });
-        if again && outcome != Some(Outcome::Held) {
+        if self.declared_again() {
             let id = attempt.map(|attempt| attempt.id.to_string()).unwrap_or_default();
             let refusal = crate::rollout::waiting::Refusal::Quarantined { version: target, attempt: id };
             conditions.stalled(Reason::Quarantined, report::waiting::refusal(&refusal));
@@ -252,6 +248,16 @@ impl Cx<'_> {
             | None => format!("Every touched node is back on {version}."),
         };
         conditions.stalled(reason, format!("{target} failed: {evidence}. {next}"));
+    }
+
+    /// The wish that failed was declared once more, by another commit than the one that the attempt was about.
+    fn declared_again(&self) -> bool {
+        self.draft.phase == CniPhase::Failed
+            && self.attempt().is_some_and(|attempt| {
+                attempt.wish == self.entry.wish
+                    && attempt.outcome != Some(Outcome::Held)
+                    && attempt.revision.as_deref() != Some(&self.ledger.revision(&self.entry.introduced))
+            })
     }
 
     fn say_rolled_back(&self, conditions: &mut Conditions<'_>) {
@@ -309,7 +315,7 @@ impl Cx<'_> {
     fn say_force(&self, conditions: &mut Conditions<'_>) {
         let quarantined =
             self.decision.refusals.iter().any(|refusal| refusal.reason() == Reason::Quarantined);
-        if quarantined {
+        if quarantined || self.declared_again() {
             let text = "The wish failed here before, so it is passed over.";
             conditions.set("InForce", Truth::False, Reason::Quarantined, text);
         } else {

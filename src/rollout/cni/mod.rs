@@ -48,6 +48,8 @@ use crate::{
 
 /// Phase changes kept in a status.
 const TRANSITIONS: usize = 40;
+/// Seconds after which a brake that is still on is told as overdue.
+const OVERDUE: i64 = 24 * 3600;
 
 /// How a stage ends.
 #[must_use]
@@ -269,6 +271,9 @@ impl<'a> Cx<'a> {
     }
 
     fn wait(&mut self, waiting: Waiting) {
+        if let Waiting::Held { since: Some(since), overdue: false, .. } = waiting {
+            self.look_at(Some(later(since, OVERDUE)));
+        }
         if !self.decision.waiting.contains(&waiting) {
             self.decision.waiting.push(waiting);
         }
@@ -323,7 +328,7 @@ impl<'a> Cx<'a> {
         for (claim, seen) in &self.case.world.claims {
             let about = self.case.world.target_of(claim) == *self.case.target;
             if let (true, Some(hold)) = (about, &seen.is.hold) {
-                let overdue = hold.since.is_some_and(|since| seconds(since, self.now.at) > 24 * 3600);
+                let overdue = hold.since.is_some_and(|since| seconds(since, self.now.at) >= OVERDUE);
                 brakes.push(Waiting::Held {
                     claim: claim.clone(),
                     reason: hold.reason.clone(),
@@ -334,6 +339,16 @@ impl<'a> Cx<'a> {
             }
         }
         if on(Guard::Brake) { brakes } else { Vec::new() }
+    }
+
+    /// Says what is braked; true when something is, so that nothing new may start.
+    fn wait_for_brakes(&mut self) -> bool {
+        let brakes = self.brakes();
+        let braked = !brakes.is_empty();
+        for brake in brakes {
+            self.wait(brake);
+        }
+        braked
     }
 
     /// Images by container of the saved template; empty when nothing is saved.

@@ -124,7 +124,11 @@ impl Cx<'_> {
             } else {
                 if !ours && live.digest != intent.base {
                     // Somebody edited the template before our patch: the patch starts from there.
-                    intent = TemplateIntent { reasserted: intent.reasserted, ..fresh };
+                    let TemplateIntent { reasserted, strategy_reset, .. } = intent;
+                    intent = TemplateIntent { reasserted, strategy_reset, ..fresh };
+                }
+                if intent.strategy_reset {
+                    self.wait(Waiting::StrategyChanged);
                 }
                 patch = true;
             }
@@ -136,8 +140,11 @@ impl Cx<'_> {
             }
             self.wait(Waiting::TemplateChanged { images_back });
         } else if !on_delete {
-            patch = !intent.strategy_reset;
-            intent.strategy_reset = true;
+            if !intent.strategy_reset {
+                // The patch is wanted until `OnDelete` is seen again, not only by the pass that notes it.
+                (intent.strategy_reset, intent.applied) = (true, false);
+                patch = true;
+            }
             self.wait(Waiting::StrategyChanged);
         }
         let applied = intent.applied && ours && on_delete;
