@@ -7,6 +7,12 @@ mod conformance;
 mod git;
 mod laws;
 mod cli {
+    mod access;
+    mod help;
+    mod plan;
+    mod scene;
+    mod status;
+    mod transcript;
     mod validate;
 }
 mod golden {

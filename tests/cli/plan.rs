@@ -1,0 +1,94 @@
+//! `trunkline plan` when it would run, when it is refused, and when there is nothing to do.
+
+use serde_json::Value;
+use trunkline::api::status::Outcome;
+
+use super::scene::{EXAMPLE, Scene, VARYING, declares};
+
+macro_rules! golden {
+    ($text:expr) => {
+        insta::with_settings!({filters => VARYING}, { insta::assert_snapshot!($text) })
+    };
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_would_run_names_nodes_rounds_and_time_with_its_assumptions() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.file("calico.yaml", EXAMPLE);
+    scene.file(
+        "narrow.yaml",
+        &EXAMPLE
+            .replace("maxParallel: 3", "maxParallel: 1\n  nodeSelector: {kubernetes.io/hostname: node-004}"),
+    );
+    golden!(
+        scene.shown(&["plan", "calico.yaml"])
+            + &scene.shown(&["plan", "narrow.yaml", "--node-seconds", "90"])
+    );
+    let output = scene.run(&["plan", "calico.yaml", "--output", "json"]);
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let planned = &plan["declarations"][0];
+    assert_eq!(planned["verdict"], "WouldRun");
+    assert_eq!(planned["canaries"].as_array().unwrap().len(), 2);
+    assert_eq!(planned["estimate"]["seconds"], 4 * 40 + 30 * 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_names_the_nodes_that_the_daemon_then_acts_on() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.file("calico.yaml", EXAMPLE);
+    let output = scene.run(&["plan", "calico.yaml", "--output", "json"]);
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    scene.push(EXAMPLE, "Upgrade Calico");
+    scene.until(|status| status.nodes.open.len() == 2).await;
+    let output = scene.run(&["explain", "--output", "json"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    let canaries = plan["declarations"][0]["canaries"].as_array().unwrap();
+    let named = |node: &&Value| told.contains(node.as_str().unwrap());
+    assert_eq!(canaries.iter().filter(named).count(), 2, "{canaries:?} {told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_says_why_and_fails() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.file("far.yaml", &declares("v3.40.0"));
+    scene.file("provider.yaml", &EXAMPLE.replace("  targetVersion", "  provider: calcio\n  targetVersion"));
+    scene.file("invalid.yaml", &EXAMPLE.replace("maxParallel: 3", "maxParallel: 0"));
+    scene.file("service.yaml", include_str!("../golden/inputs/service_upgrade.yaml"));
+    scene.file("short.yaml", &EXAMPLE.replace("timeoutSeconds: 300", "timeoutSeconds: 30"));
+    scene.file("two.yaml", &format!("{EXAMPLE}---\n{}", declares("v3.28.1")));
+    let refused = ["far.yaml", "provider.yaml", "invalid.yaml", "service.yaml", "short.yaml", "two.yaml"];
+    golden!(refused.map(|file| scene.shown(&["plan", file])).concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_already_is_nothing_to_do() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.file("same.yaml", &declares("3.27.2"));
+    scene.file("next.yaml", &declares("v3.28.0"));
+    scene.file("other.yaml", &declares("v3.28.0").replace("name: calico", "name: other"));
+    let fresh = scene.shown(&["plan", "same.yaml"]);
+    scene.push(&declares("v3.27.2"), "Declare what runs");
+    scene.until_ended(Outcome::AlreadyRuns).await;
+    let declared = scene.shown(&["plan", "same.yaml"]) + &scene.shown(&["plan", "other.yaml"]);
+    scene.push(&declares("v3.28.0"), "Upgrade Calico");
+    scene.until(|status| status.waiting_for.iter().any(|why| why.reason == "Observing")).await;
+    let under_way = scene.shown(&["plan", "next.yaml"]) + &scene.shown(&["plan", "same.yaml"]);
+    scene.until_ended(Outcome::Completed).await;
+    let completed = scene.shown(&["plan", "next.yaml"]) + &scene.shown(&["plan", "same.yaml"]);
+    golden!(fresh + &declared + &under_way + &completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_needs_no_daemon_and_names_what_is_not_there() {
+    let scene = Scene::new([]);
+    scene.file("calico.yaml", EXAMPLE);
+    let plan = scene.shown(&["plan", "calico.yaml"]);
+    assert!(plan.contains("would run: 3.27.2 → 3.28.0"), "{plan}");
+    assert!(plan.contains("note: no ledger in namespace kube-system"), "{plan}");
+    let none = scene.shown(&["plan", "nowhere"]);
+    assert!(none.ends_with("error: nowhere does not exist\nexit 2\n"), "{none}");
+}
