@@ -1,6 +1,13 @@
 //! The single runner of all tests outside the library.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_macros,
+    reason = "tests"
+)]
 
 mod flow;
 mod conformance;

@@ -116,10 +116,12 @@ impl Explanation {
             let evidence = line(&gate.evidence, EVIDENCE);
             let _ = writeln!(text, "  {:<7}  {:<width$}  {evidence}", gate.verdict.as_str(), gate.name);
         }
-        for refused in &self.refused {
+        // What a gate says is not said twice.
+        let told = |message: &str| self.gates.iter().any(|gate| gate.evidence == message);
+        for refused in self.refused.iter().filter(|refused| !told(&refused.message)) {
             let _ = writeln!(text, "refused  {}: {}", refused.reason, refused.message);
         }
-        for waiting in &self.waiting_for {
+        for waiting in self.waiting_for.iter().filter(|waiting| !told(&waiting.message)) {
             let _ = writeln!(text, "waits    {}: {}", waiting.reason, waiting.message);
         }
         if self.refused.is_empty() && self.waiting_for.is_empty() {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     api::{ClaimKey, names::NodeName, status::WaitingFor},
+    diff::Skip,
     rollout::{
         gate::GateVerdict,
         plan::{Ahead, Planned, Preview},
@@ -46,12 +47,9 @@ pub struct PlanReport {
     pub verdict: PlanVerdict,
     /// The verdict in words.
     pub summary: String,
-    /// Profile and DaemonSet.
+    /// What it is about; absent when no target can be told or another declaration is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// How many nodes, and which of them come first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<String>,
+    pub target: Option<PlanTarget>,
     /// Canaries, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub canaries: Vec<NodeName>,
@@ -60,7 +58,7 @@ pub struct PlanReport {
     pub rounds: Vec<Vec<NodeName>>,
     /// Nodes in scope that are left alone, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<String>,
+    pub skipped: Vec<PlanSkip>,
     /// What people should know before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -73,6 +71,35 @@ pub struct PlanReport {
     /// How long it would take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
+}
+
+/// The agent that a declaration is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanTarget {
+    /// Profile name.
+    pub provider: String,
+    /// `namespace/name` of the DaemonSet.
+    pub daemon_set: String,
+    /// Version that runs.
+    pub from: String,
+    /// Version wanted.
+    pub to: String,
+    /// Nodes in scope.
+    pub in_scope: usize,
+    /// Nodes to act on.
+    pub to_act_on: usize,
+    /// Most nodes in flight.
+    pub max_parallel: usize,
+}
+
+/// A node that is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlanSkip {
+    /// Its name.
+    pub node: NodeName,
+    /// Why.
+    pub reason: &'static str,
 }
 
 /// How long an attempt would take.
@@ -94,8 +121,7 @@ impl PlanReport {
             manifest,
             verdict,
             summary,
-            provider: None,
-            nodes: None,
+            target: None,
             canaries: Vec::new(),
             rounds: Vec::new(),
             skipped: Vec::new(),
@@ -111,18 +137,19 @@ impl PlanReport {
     }
 
     fn take(&mut self, preview: &Preview, node_seconds: i64) {
-        self.provider = Some(format!("{}, DaemonSet {}", preview.provider, preview.agent));
-        let skipped = preview.skipped.iter();
-        self.skipped = skipped.map(|(node, why)| format!("{node}: {}", why.as_str())).collect();
+        self.target = Some(PlanTarget {
+            provider: preview.provider.clone(),
+            daemon_set: preview.agent.to_string(),
+            from: preview.from.clone(),
+            to: preview.to.clone(),
+            in_scope: preview.in_scope,
+            to_act_on: preview.nodes.len(),
+            max_parallel: preview.max_parallel,
+        });
+        let skip = |(node, why): &(NodeName, Skip)| PlanSkip { node: node.clone(), reason: why.as_str() };
+        self.skipped = preview.skipped.iter().map(skip).collect();
         let canaries = preview.nodes.iter().filter(|node| node.canary);
         self.canaries = canaries.map(|node| node.name.clone()).collect();
-        self.nodes = Some(format!(
-            "{} in scope, {} to act on ({} first as canaries), at most {} in flight",
-            preview.in_scope,
-            preview.nodes.len(),
-            self.canaries.len(),
-            preview.max_parallel
-        ));
         self.warn(preview);
         let acts = matches!(preview.ahead, Ahead::Start | Ahead::Return | Ahead::UnderWay(_));
         if !acts || !self.refused.is_empty() {
@@ -131,7 +158,7 @@ impl PlanReport {
         let rounds = preview.rounds();
         self.rounds =
             rounds.iter().map(|round| round.iter().map(|node| node.name.clone()).collect()).collect();
-        if preview.ahead == Ahead::Start {
+        if let Ahead::Start | Ahead::Return = preview.ahead {
             self.estimate = Some(estimate(preview, node_seconds));
         }
     }
@@ -151,22 +178,37 @@ impl PlanReport {
         }
     }
 
+    fn nodes(&self, target: &PlanTarget) -> String {
+        let (scope, nodes, max) = (target.in_scope, target.to_act_on, target.max_parallel);
+        match (nodes, self.canaries.len()) {
+            (0, _) => format!("{scope} in scope, none to act on"),
+            (_, 0) => format!("{scope} in scope, {nodes} to act on, at most {max} in flight"),
+            (_, canaries) => {
+                let first = format!("{canaries} of them first as canaries");
+                format!("{scope} in scope, {nodes} to act on, {first}, at most {max} in flight")
+            }
+        }
+    }
+
     /// A tree for a terminal.
     pub fn text(&self) -> String {
         let mut lines = vec![format!("manifest {}", self.manifest)];
         let mut add = |name: &str, value: &str| lines.push(format!("{name:<8} {value}"));
-        self.provider.iter().for_each(|text| add("provider", text));
-        self.nodes.iter().for_each(|text| add("nodes", text));
-        if !self.canaries.is_empty() {
-            add("canaries", &join(&self.canaries));
+        if let Some(target) = &self.target {
+            add("provider", &format!("{}, DaemonSet {}", target.provider, target.daemon_set));
+            add("nodes", &self.nodes(target));
         }
         for (index, round) in self.rounds.iter().take(SHOWN).enumerate() {
-            add(&format!("round {}", index + 1), &join(round));
+            let canaries = round.iter().any(|node| self.canaries.contains(node));
+            let note = if canaries { " (canaries)" } else { "" };
+            add(&format!("round {}", index + 1), &format!("{}{note}", join(round)));
         }
         if self.rounds.len() > SHOWN {
             add("", &format!("and {} more rounds", self.rounds.len() - SHOWN));
         }
-        self.skipped.iter().take(SHOWN).for_each(|text| add("skipped", text));
+        for skip in self.skipped.iter().take(SHOWN) {
+            add("skipped", &format!("{} {}", skip.node, skip.reason));
+        }
         if self.skipped.len() > SHOWN {
             add("", &format!("and {} more", self.skipped.len() - SHOWN));
         }
@@ -239,8 +281,8 @@ fn estimate(preview: &Preview, node_seconds: i64) -> Estimate {
     )];
     let at_once = preview.max_parallel;
     assumptions.push(match rounds {
-        1 => format!("one round of at most {at_once} nodes"),
-        rounds => format!("{rounds} rounds of at most {at_once} nodes, control-plane nodes alone"),
+        1 => format!("1 round of at most {at_once} at once"),
+        rounds => format!("{rounds} rounds of at most {at_once} at once, control-plane nodes alone"),
     });
     if let Some(observation) = preview.observation {
         assumptions.push(match observation {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Case, Decision, Now,
+    Case, Now,
     effect::Effect,
     gate::Gate,
     ledger_entry,
@@ -175,16 +175,17 @@ fn planned(world: &World, profiles: &[Profile], config: &Config, key: &ClaimKey,
             Some(Standing::InForce | Standing::Ambiguous { .. } | Standing::FirstContact) | None => None,
         },
     };
-    let Target::Agent(agent) = &target else {
-        planned.take(said);
+    let in_force = standing == Some(&Standing::InForce) && !said.refusals.contains(&Refusal::NotOurs);
+    let (Target::Agent(agent), true) = (&target, in_force) else {
+        planned.refusals = said.refusals;
+        planned.waiting = said.waiting;
         return planned;
     };
-    if standing != Some(&Standing::InForce) || said.refusals.contains(&Refusal::NotOurs) {
-        planned.take(said);
-        return planned;
-    }
     match super::cni::preview(&case, agent, key, now) {
-        Err(decision) => planned.take(*decision),
+        Err(said) => {
+            planned.refusals = said.refusals;
+            planned.waiting = said.waiting;
+        }
         Ok(preview) => {
             for gate in &preview.gates {
                 match &gate.verdict {
@@ -200,17 +201,10 @@ fn planned(world: &World, profiles: &[Profile], config: &Config, key: &ClaimKey,
     planned
 }
 
-impl Planned {
-    fn take(&mut self, said: Decision) {
-        self.refusals = said.refusals;
-        self.waiting = said.waiting;
-    }
-}
-
 /// The configuration as far as the ledger of the repository remembers it.
 fn assumed(world: &World, declarations: &BTreeMap<ClaimKey, Declaration>) -> Config {
-    let ledgers = || world.ledgers.values().filter_map(|seen| seen.is.as_ref().ok());
-    let declares = |ledger: &&Box<Ledger>| declarations.keys().any(|key| ledger.objects.contains_key(key));
+    let ledgers = || world.ledgers.values().filter_map(|seen| seen.is.as_deref().ok());
+    let declares = |ledger: &&Ledger| declarations.keys().any(|key| ledger.objects.contains_key(key));
     let ledger = ledgers().find(declares).or_else(|| ledgers().next());
     let whole = Scope { paths: vec![String::new()], namespaces: vec!["*".to_owned()] };
     let (name, branch, scope) = match ledger {
@@ -401,5 +395,55 @@ impl Writes {
         self.count += 1;
         let object = Object { id, uid, rv: Rv(self.count), shape };
         let _ = world.apply(Observation::Answered(Box::new(object)), self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn preview(nodes: &[(&str, bool, bool)]) -> Preview {
+        let node = |(name, canary, control_plane): &(&str, bool, bool)| PlannedNode {
+            name: NodeName::new(name),
+            canary: *canary,
+            control_plane: *control_plane,
+        };
+        Preview {
+            provider: "calico".to_owned(),
+            agent: AgentKey { namespace: "kube-system".to_owned(), name: "calico-node".to_owned() },
+            from: "3.27.2".to_owned(),
+            to: "3.28.0".to_owned(),
+            ahead: Ahead::Start,
+            gates: Vec::new(),
+            nodes: nodes.iter().map(node).collect(),
+            skipped: Vec::new(),
+            in_scope: nodes.len(),
+            outside: 0,
+            max_parallel: 2,
+            observation: Some(600),
+            stable: 10,
+        }
+    }
+
+    #[test]
+    fn canaries_have_rounds_of_their_own_and_control_plane_nodes_go_alone() {
+        let preview = preview(&[
+            ("a", true, false),
+            ("b", false, false),
+            ("c", false, false),
+            ("d", false, false),
+            ("e", false, true),
+            ("f", false, true),
+        ]);
+        let rounds = preview.rounds();
+        let names: Vec<Vec<&str>> =
+            rounds.iter().map(|round| round.iter().map(|node| node.name.as_str()).collect()).collect();
+        assert_eq!(names, [vec!["a"], vec!["b", "c"], vec!["d"], vec!["e"], vec!["f"]]);
+        assert_eq!(preview.estimate(30), 5 * 40 + 600);
+    }
+
+    #[test]
+    fn nothing_to_act_on_takes_no_round() {
+        assert!(preview(&[]).rounds().is_empty());
     }
 }

@@ -9,7 +9,7 @@ const MARKS: (&str, &str) = ("<!-- help -->\n", "<!-- /help -->\n");
 fn the_readme_shows_the_help_of_the_binary() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
     let readme = std::fs::read_to_string(path).unwrap();
-    let help = String::from_utf8(trunkline().arg("--help").output().unwrap().stdout).unwrap();
+    let help = String::from_utf8(trunkline().arg("-h").output().unwrap().stdout).unwrap();
     let block = format!("```text\n{}\n```\n", help.trim_end());
     let (before, rest) = readme.split_once(MARKS.0).expect("README.md has the mark <!-- help -->");
     let (shown, after) = rest.split_once(MARKS.1).expect("README.md has the mark <!-- /help -->");

@@ -50,17 +50,17 @@ async fn a_plan_names_the_nodes_that_the_daemon_then_acts_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_says_why_and_fails() {
+async fn what_is_refused_says_why_and_fails_and_what_waits_does_not() {
     let mut scene = Scene::new([]);
     scene.start().await;
     scene.file("far.yaml", &declares("v3.40.0"));
     scene.file("provider.yaml", &EXAMPLE.replace("  targetVersion", "  provider: calcio\n  targetVersion"));
     scene.file("invalid.yaml", &EXAMPLE.replace("maxParallel: 3", "maxParallel: 0"));
     scene.file("service.yaml", include_str!("../golden/inputs/service_upgrade.yaml"));
-    scene.file("short.yaml", &EXAMPLE.replace("timeoutSeconds: 300", "timeoutSeconds: 30"));
+    scene.file("paused.yaml", &EXAMPLE.replace("maxParallel: 3", "maxParallel: 3\n  paused: true"));
     scene.file("two.yaml", &format!("{EXAMPLE}---\n{}", declares("v3.28.1")));
-    let refused = ["far.yaml", "provider.yaml", "invalid.yaml", "service.yaml", "short.yaml", "two.yaml"];
-    golden!(refused.map(|file| scene.shown(&["plan", file])).concat());
+    let files = ["far.yaml", "provider.yaml", "invalid.yaml", "service.yaml", "paused.yaml", "two.yaml"];
+    golden!(files.map(|file| scene.shown(&["plan", file])).concat());
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,13 +103,17 @@ impl Cx<'_> {
             }
         }
         let left = |node: &&NodeDiff<'_>| node.pod.is_some() && !node.at_goal && !is_skipped(node);
-        let order = order::sort(diff.in_scope().filter(left), &attempt.id);
+        // The way back knows no turn of the control plane.
+        let back = ahead == Ahead::Return;
+        let left = diff.in_scope().filter(left);
+        let order =
+            if back { order::sort_by_value(left, &attempt.id) } else { order::sort(left, &attempt.id) };
         let (canaries, others): (Vec<_>, Vec<_>) =
             order.into_iter().partition(|node| ahead == Ahead::Start && self.is_canary(node));
         let planned = |canary: bool, node: &NodeDiff<'_>| PlannedNode {
             name: node.name.clone(),
             canary,
-            control_plane: order::control_plane(node),
+            control_plane: !back && order::control_plane(node),
         };
         preview.nodes.extend(canaries.into_iter().map(|node| planned(true, node)));
         preview.nodes.extend(others.into_iter().map(|node| planned(false, node)));
