@@ -64,8 +64,8 @@ pub fn main() -> ExitCode {
     // Fails only if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = Cli::parse();
-    // The daemon logs what it does; the other commands print it.
-    let level = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn" };
+    // The daemon logs what it does; the other commands print it, failed requests too.
+    let level = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn,kube_client=off" };
     telemetry::init(cli.log_format, level);
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
