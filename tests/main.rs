@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod crash;
 mod flow;
 mod conformance;
 mod git;

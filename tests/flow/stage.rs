@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
@@ -112,14 +113,15 @@ impl Stage {
         self.pass(1).await;
     }
 
-    fn make(&self, wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>) -> Engine {
+    /// An engine that does not run yet, whose way to the remote leads through `wrap`.
+    pub(crate) fn make(&self, wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>) -> Engine {
         let path = self.remote.path().to_str().unwrap().to_owned();
         let url = self.server.as_ref().map_or(path, |server| server.url());
         let text = format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 30s\n");
         let config = Config::parse(&text, "trunkline-system", "uid-of-kube-system").unwrap();
         let clone = Git2Remote::open(GitOptions {
             url,
-            clone_dir: self.dir.path().join("clone"),
+            clone_dir: self.clone_dir(),
             credentials: self.server.as_ref().map(|server| server.credentials()),
             allow_local: true,
             connect_timeout: Duration::from_secs(5),
@@ -134,6 +136,11 @@ impl Stage {
             dice: Dice::new(1),
         };
         Engine::new(config, profile::built_in(), ports)
+    }
+
+    /// Where the engine keeps its clone.
+    pub(crate) fn clone_dir(&self) -> PathBuf {
+        self.dir.path().join("clone")
     }
 
     /// Lets virtual time pass.
