@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 use trunkline::dice::Dice;
 
+use end::End;
 use fate::{Death, Effect, Fate, Moment};
 use story::{Run, STORIES, Story, play};
 
@@ -44,7 +45,7 @@ async fn differs(story: Story, recorded: &Run, death: Death, forgetful: bool) ->
         Err(told) => return Some(told),
     };
     if run.end != recorded.end {
-        return Some(format!("ends as {:#?}\ninstead of {:#?}", run.end, recorded.end));
+        return Some(difference(&recorded.end, &run.end));
     }
     let twice = run.deletions.iter().find(|(node, times)| recorded.deletions.get(*node) < Some(times));
     if let Some((node, times)) = twice {
@@ -52,6 +53,18 @@ async fn differs(story: Story, recorded: &Run, death: Death, forgetful: bool) ->
     }
     (run.patches > recorded.patches)
         .then(|| format!("{} changes of the DaemonSet instead of {}", run.patches, recorded.patches))
+}
+
+/// Lines that only one of two ends has.
+fn difference(recorded: &End, found: &End) -> String {
+    let (recorded, found) = (format!("{recorded:#?}"), format!("{found:#?}"));
+    let only = |these: &str, those: &str, sign: char| {
+        let known: BTreeSet<&str> = those.lines().collect();
+        let fresh = these.lines().filter(|line| !known.contains(line));
+        fresh.map(|line| format!("\n{sign} {}", line.trim())).collect::<String>()
+    };
+    let lines = only(&recorded, &found, '-') + &only(&found, &recorded, '+');
+    if lines.is_empty() { format!("the same lines in another order or number:\n{found}") } else { lines }
 }
 
 async fn dies_around_effects(story: Story) {
@@ -79,7 +92,14 @@ async fn dies_around_effects(story: Story) {
             wrong.push(format!("{moment:?} effect {number}, {:?}: {told}", effects[number]));
         }
     }
-    assert!(wrong.is_empty(), "{}, seed {}: {} wrong\n{}", story.name, seed(), wrong.len(), wrong.join("\n\n"));
+    assert!(
+        wrong.is_empty(),
+        "{}, seed {}: {} wrong\n{}",
+        story.name,
+        seed(),
+        wrong.len(),
+        wrong.join("\n\n")
+    );
 }
 
 async fn dies_anywhere(story: Story, forgetful: bool) {

@@ -90,7 +90,8 @@ pub(crate) const STORIES: [Story; 4] = [
 
 impl Story {
     fn manifest(self, version: &str) -> String {
-        NEW.replace("v3.28.0", version).replace("autoRollback: true", &format!("autoRollback: {}", !self.kept))
+        NEW.replace("v3.28.0", version)
+            .replace("autoRollback: true", &format!("autoRollback: {}", !self.kept))
     }
 }
 
@@ -211,15 +212,19 @@ async fn rest(stage: &Stage, watch: &mut Watch) {
 async fn live_and_die(stage: &Stage, fate: &Fate, forgetful: bool) {
     loop {
         let mut engine = start(stage, fate);
-        tokio::select! {
+        let dropped = tokio::select! {
             biased;
-            () = fate.called() => {}
-            _ = &mut engine => {}
-        }
+            () = fate.called() => false,
+            _ = &mut engine => true,
+        };
         // Before the next wake-up of anything that waits for time, and after everything that does not.
         stage.clock.sleep_until(later(stage.clock.now(), Duration::from_millis(1))).await;
         fate.set_dead(true);
-        stage.kill(engine).await;
+        if dropped {
+            stage.pass(1).await;
+        } else {
+            stage.kill(engine).await;
+        }
         fate.set_dead(false);
         if forgetful {
             std::fs::remove_dir_all(stage.clone_dir()).unwrap();
@@ -228,9 +233,8 @@ async fn live_and_die(stage: &Stage, fate: &Fate, forgetful: bool) {
 }
 
 fn start(stage: &Stage, fate: &Fate) -> JoinHandle<()> {
-    let engine = stage.make(|remote| {
-        Box::new(Mortal { remote, bare: stage.remote.clone(), fate: fate.clone() })
-    });
+    let engine =
+        stage.make(|remote| Box::new(Mortal { remote, bare: stage.remote.clone(), fate: fate.clone() }));
     let fate = fate.clone();
     tokio::spawn(async move {
         let mut run = pin!(engine.run(std::future::pending()));

@@ -59,6 +59,8 @@ impl Cx<'_> {
     fn count(&mut self) {
         let Some(view) = self.counting() else { return };
         let diff = self.classify(&view);
+        // Time alone can change the counts, also where nothing else is waited for.
+        self.look_at(diff.next);
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let scope = || diff.in_scope().filter(|node| node.pod.is_some() || node.intent.is_some());
         let all = scope().count();
