@@ -93,7 +93,7 @@ async fn a_status_edited_to_nonsense_is_put_right_or_halts_with_a_reason() {
     for change in nonsense {
         let (stage, before) = observing(5).await;
         patch_status(&stage, json!({ "status": change.clone() })).await;
-        stage.pass(3600).await;
+        stage.pass(2400).await;
         let after = stage.status("calico").unwrap();
         let halted = condition(&after, "Stalled")
             .is_some_and(|(truth, why, text)| truth == Truth::True && !why.is_empty() && !text.is_empty());
@@ -104,7 +104,7 @@ async fn a_status_edited_to_nonsense_is_put_right_or_halts_with_a_reason() {
         );
         // A revert gets out of everything.
         stage.remote.commit("main", &[("calico.yaml", &calico("v3.27.2"))]);
-        stage.pass(1800).await;
+        stage.pass(900).await;
         let left = stage.status("calico").unwrap();
         assert!(stage.running("v3.27.2") == 5 || halted, "{change}: {left:#?}");
     }
@@ -302,4 +302,20 @@ async fn a_verdict_that_fails_after_a_foreign_edit_puts_the_whole_template_back(
         (stage.running("v3.27.2"), Some(stage.daemon_set().template.digest)),
         (5, good.template_digest)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_changed_by_others_after_completion_is_drift_and_is_told_and_left_alone() {
+    let agent = AgentKind::Calico.key();
+    let (stage, _) = rolling_out(5).await;
+    let done = stage.until_phase("calico", CniPhase::Completed, 20).await;
+    stage.until_so("the strategy is back", 5, Stage::strategy_is_back).await;
+    let writes = stage.writes_to_the_agent();
+    stage.cluster.model(|model| model.replace_images(&agent, "v3.28.0", "v3.27.2"));
+    let drifted = stage.until("calico", 5, |status| says(status, "Ready", Truth::False, "Drifted")).await;
+    assert_eq!((drifted.phase, attempt(&drifted)), (CniPhase::Completed, attempt(&done)));
+    stage.pass(1800).await;
+    assert_eq!((stage.writes_to_the_agent(), stage.running("v3.27.2"), stage.commits()), (writes, 5, 2));
+    stage.cluster.model(|model| model.replace_images(&agent, "v3.27.2", "v3.28.0"));
+    stage.until("calico", 10, |status| says(status, "Ready", Truth::True, "Completed")).await;
 }

@@ -163,8 +163,12 @@ impl Stage {
         minutes: u64,
         holds: impl Fn(&CniUpgradeStatus) -> bool,
     ) -> CniUpgradeStatus {
+        let mut looked_at = None;
         for _ in 0..minutes * 60 {
-            if let Some(status) = self.status(name).filter(|status| holds(status)) {
+            let version = self.cluster.model(|model| model.rv());
+            if looked_at.replace(version) != Some(version)
+                && let Some(status) = self.status(name).filter(|status| holds(status))
+            {
                 return status;
             }
             self.pass(1).await;

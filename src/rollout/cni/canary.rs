@@ -40,7 +40,6 @@ impl Cx<'_> {
             self.start_in_order(&startable, act);
             return Step::Stop;
         }
-        self.wait_for_brakes();
         self.observe(&tally, act)
     }
 
@@ -79,7 +78,8 @@ impl Cx<'_> {
             self.wait(Waiting::Observing { left, until });
             return Step::Stop;
         }
-        if self.wait_for_brakes() {
+        if let Some(brake) = self.brakes().into_iter().next() {
+            self.wait(brake);
             return Step::Stop;
         }
         self.enter(CniPhase::RollingOut);
@@ -88,8 +88,12 @@ impl Cx<'_> {
 
     /// Opens intents for these nodes, unless something holds.
     pub(super) fn start_in_order(&mut self, startable: &[&NodeDiff<'_>], act: bool) -> usize {
-        let braked = self.wait_for_brakes();
-        if braked || !act || self.losing() {
+        let brakes = self.brakes();
+        let held = !act || !brakes.is_empty() || self.losing();
+        for brake in brakes {
+            self.wait(brake);
+        }
+        if held {
             self.wait_for_open();
             return 0;
         }

@@ -185,9 +185,11 @@ impl<'a> Cx<'a> {
             .attempt()
             .is_some_and(|attempt| attempt.finished_at.is_none() && attempt.kind == AttemptKind::Upgrade);
         if forward && self.draft.phase != CniPhase::Rollback && self.decision.refusals.is_empty() {
-            let mut waiting = self.brakes();
-            waiting.extend(self.decision.waiting.drain(..).filter(|known| !known.is_brake()));
-            self.decision.waiting = waiting;
+            let others = std::mem::take(&mut self.decision.waiting);
+            for brake in self.brakes() {
+                self.wait(brake);
+            }
+            self.decision.waiting.extend(others.into_iter().filter(|known| !known.is_brake()));
         }
     }
 
@@ -339,16 +341,6 @@ impl<'a> Cx<'a> {
             }
         }
         if on(Guard::Brake) { brakes } else { Vec::new() }
-    }
-
-    /// Says what is braked; true when something is, so that nothing new may start.
-    fn wait_for_brakes(&mut self) -> bool {
-        let brakes = self.brakes();
-        let braked = !brakes.is_empty();
-        for brake in brakes {
-            self.wait(brake);
-        }
-        braked
     }
 
     /// Images by container of the saved template; empty when nothing is saved.

@@ -40,7 +40,6 @@ impl Cx<'_> {
         }
         self.wait_for_open();
         if !self.draft.nodes.open.is_empty() || !act {
-            self.wait_for_brakes();
             return Step::Stop;
         }
         self.complete(&tally, &diff)
