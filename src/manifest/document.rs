@@ -133,8 +133,9 @@ fn stranger(root: &Node, api_version: Option<&str>, kind: &str) -> Option<Checke
 fn unknown_kind(root: &Node) -> Fault {
     let text = |name: &str| root.find(name).and_then(|entry| entry.value.text()).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
+    let of_kind = KINDS.into_iter().find(|known| kind == known.kind());
     let of_group = KINDS.into_iter().find(|known| version.split('/').next() == Some(known.group()));
-    let known = of_group.unwrap_or(ClaimKind::CniUpgrade);
+    let known = of_kind.or(of_group).unwrap_or(ClaimKind::CniUpgrade);
     let wrong = if version == known.api_version() { "kind" } else { "apiVersion" };
     let at = root.find(wrong).map_or(root.span.start..root.span.start, |entry| entry.value.span.clone());
     let message = if kind.is_empty() {
@@ -142,7 +143,7 @@ fn unknown_kind(root: &Node) -> Fault {
     } else {
         format!("there is no kind `{kind}` in `{version}`")
     };
-    let help = format!("the group has `kind: {}` in `apiVersion: {}`", known.kind(), known.api_version());
+    let help = format!("write `kind: {}` with `apiVersion: {}`", known.kind(), known.api_version());
     Fault::new(at, Code::UnknownKind, message).help(help)
 }
 

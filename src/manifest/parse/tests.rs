@@ -203,16 +203,19 @@ fn unknown_kinds_and_versions_of_our_groups_are_named() {
     let spec = "metadata: {name: x}\nspec: {targetVersion: v1}\n";
     assert_eq!(
         only(&format!("apiVersion: cni.example.com/v2\nkind: CNIUpgrade\n{spec}")),
-        [
-            "a.yaml:1:13 UnknownKind there is no kind `CNIUpgrade` in `cni.example.com/v2` (the group has `kind: \
-          CNIUpgrade` in `apiVersion: cni.example.com/v1`)"
-        ]
+        ["a.yaml:1:13 UnknownKind there is no kind `CNIUpgrade` in `cni.example.com/v2` (write `kind: \
+          CNIUpgrade` with `apiVersion: cni.example.com/v1`)"]
     );
     let reading =
         reading(&[("a.yaml", &format!("apiVersion: cni.example.com/v1\nkind: CniUpgrade\n{spec}"))]);
     assert!(lines(&reading)[0].starts_with("a.yaml:2:7 UnknownKind there is no kind `CniUpgrade`"));
     assert!(reading.hiding.contains("a.yaml"));
     assert!(only("apiVersion: cni.example.com/v1\n")[0].contains("has no `kind`"));
+    let service = format!("apiVersion: cni.example.com/v1\nkind: ServiceUpgrade\n{spec}");
+    assert!(
+        only(&service)[0]
+            .ends_with("(write `kind: ServiceUpgrade` with `apiVersion: service.example.com/v1`)")
+    );
 }
 
 #[test]
