@@ -79,12 +79,17 @@ impl View {
     }
 }
 
+/// What an error comes from: the errors above it repeat it.
+fn root(error: impl Into<anyhow::Error>) -> String {
+    error.into().root_cause().to_string()
+}
+
 /// Asks for our custom resources once: what is wrong shows here, and the answer carries the server's time.
 async fn its_present(client: &Client) -> anyhow::Result<Option<Timestamp>> {
     let (path, _) = observe::address::of_feed(Feed::CniUpgrades, "");
     let request = http::Request::get(format!("{path}?limit=1")).body(Body::empty())?;
     let answer = client.send(request).await.map_err(|error| {
-        let cause = anyhow::Error::from(error).root_cause().to_string();
+        let cause = root(error);
         anyhow!("the API server cannot be reached; check --kubeconfig, --context and the network: {cause}")
     })?;
     match answer.status() {
@@ -115,16 +120,21 @@ impl ClusterArgs {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         if let Some(path) = &self.kubeconfig {
             let file = Kubeconfig::read_from(path)
-                .with_context(|| format!("{} is no usable kubeconfig", path.display()))?;
+                .map_err(|error| anyhow!("{} is no usable kubeconfig: {}", path.display(), root(error)))?;
             return Config::from_custom_kubeconfig(file, &options)
                 .await
-                .with_context(|| format!("{} names no usable cluster", path.display()));
+                .map_err(|error| anyhow!("{} names no usable cluster: {}", path.display(), root(error)));
         }
         if self.context.is_some() {
-            return Config::from_kubeconfig(&options).await.context("no usable kubeconfig");
+            let found = Config::from_kubeconfig(&options).await;
+            return found.map_err(|error| anyhow!("no usable kubeconfig: {}", root(error)));
         }
-        Config::infer().await.context(
-            "neither a kubeconfig nor a service account leads to a cluster; name a file with --kubeconfig",
-        )
+        Config::infer().await.map_err(|error| {
+            anyhow!(
+                "neither KUBECONFIG nor ~/.kube/config nor a service account leads to a cluster; name a file with \
+                 --kubeconfig: {}",
+                root(error)
+            )
+        })
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 async fn follow(args: &Args) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(&args.config)
-        .with_context(|| format!("{} cannot be read", args.config.display()))?;
+        .with_context(|| format!("{} cannot be read; name a file with --config", args.config.display()))?;
     // The file is checked before the cluster is asked for anything.
     Config::parse(&text, &args.namespace, "").with_context(|| args.config.display().to_string())?;
     let kube = args.cluster.client().await?;
