@@ -479,7 +479,7 @@ pub fn ago(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// The two greatest units: `2h5m`, `45s`.
-pub(super) fn span(seconds: i64) -> String {
+pub fn span(seconds: i64) -> String {
     let units =
         [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let shown = units.iter().skip_while(|(count, _)| *count == 0).take(2).filter(|(count, _)| *count > 0);

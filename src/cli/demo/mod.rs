@@ -21,6 +21,7 @@ use crate::{
     clock::{Clock, Pacer},
     config::Repository,
     git::bare,
+    report::tree::span,
     sim::{
         lab::{BRANCH, CLUSTER, FOLDER, Lab},
         model::{
@@ -51,7 +52,8 @@ pub(super) struct Args {
     /// Most nodes in flight.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_parallel: u16,
-    /// Virtual seconds per second, or `max`; default: 40 on a terminal, else `max`.
+    /// How many times faster than yours the clock of the cluster runs, or `max`; default: 40 on a terminal,
+    /// else `max`.
     #[arg(long)]
     speed: Option<Speed>,
     /// Folder for remote, clone and kubeconfig; default: a new temporary one, which is kept.
@@ -93,7 +95,7 @@ impl FromStr for Speed {
             "max" => Ok(Self::Max),
             _ => match text.trim_end_matches('x').parse() {
                 Ok(times @ 1..=100_000) => Ok(Self::Times(times)),
-                Ok(_) | Err(_) => Err("wants `max` or a number from 1 to 100000".to_owned()),
+                Ok(_) | Err(_) => Err("write `max` or a number from 1 to 100000".to_owned()),
             },
         }
     }
@@ -141,8 +143,12 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     let kubeconfig = dir.join("kubeconfig");
     write_private(&kubeconfig, &served.kubeconfig())?;
     let mut screen = Screen::new(args.output, terminal, clock.now());
+    let pace = match speed {
+        Speed::Times(times) => format!("a clock {times} times as fast as yours"),
+        Speed::Max => "a clock that skips what nobody waits for".to_owned(),
+    };
     screen.open(&format!(
-        "{} nodes, Calico v3.27.2, remote {}, kubeconfig {}",
+        "{} nodes, Calico v3.27.2, {pace}, remote {}, kubeconfig {}",
         args.nodes,
         lab.remote().display(),
         kubeconfig.display()
@@ -161,7 +167,7 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     let branches = branches(&lab)?;
     let measure = Measure::of(begin, &lab);
     match args.output {
-        Output::Text => farewell(args.scenario, &lab, dir, &kubeconfig, &branches, &measure),
+        Output::Text => farewell(args, &lab, dir, &kubeconfig, &branches, &measure),
         Output::Json => {
             screen.say(clock.now(), "end", "", &end(&ended, dir, &kubeconfig, &branches, &measure));
         }
@@ -225,7 +231,7 @@ fn subject(commit: &CommitInfo) -> &str {
 
 /// What Git says, and the lines to copy next.
 fn farewell(
-    scenario: Scenario,
+    args: &Args,
     lab: &Lab,
     dir: &Path,
     kubeconfig: &Path,
@@ -241,11 +247,15 @@ fn farewell(
     let status = Repository::status_branch_name(CLUSTER);
     let (remote, work) = (lab.remote(), dir.join("work"));
     let (remote, work, kubeconfig) = (remote.display(), work.display(), kubeconfig.display());
-    let name = story::object(scenario);
+    let name = story::object(args.scenario);
     print::line("\nTo look further:");
     print::line(format_args!("  git -C {remote} log --stat {BRANCH}"));
     print::line(format_args!("  git -C {remote} show {status}:README.md"));
-    print::line("With `--stay`, from another terminal:");
+    print::line(if args.stay {
+        "While it stays up, from another terminal:"
+    } else {
+        "The cluster ends here; with `--stay` it stays up, and from another terminal:"
+    });
     print::line(format_args!("  trunkline status --kubeconfig {kubeconfig}"));
     print::line(format_args!("  trunkline explain --kubeconfig {kubeconfig} {name}"));
     print::line(format_args!("  git clone {remote} {work} && cd {work}"));
@@ -254,8 +264,9 @@ fn farewell(
     ));
     let memory = measure.peak_mib.map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
     print::line(format_args!(
-        "\n{} minutes of the cluster in {:.1} s{memory}.",
-        measure.cluster_minutes, measure.wall_seconds
+        "\n{} of the cluster in {:.1} s{memory}.",
+        span(measure.cluster_seconds),
+        measure.wall_seconds
     ));
 }
 
@@ -278,7 +289,7 @@ fn end(
         "dir": dir,
         "kubeconfig": kubeconfig,
         "branches": branches,
-        "clusterMinutes": measure.cluster_minutes,
+        "clusterMinutes": measure.cluster_seconds / 60,
         "wallSeconds": measure.wall_seconds,
         "peakMiB": measure.peak_mib,
     })
@@ -286,7 +297,7 @@ fn end(
 
 /// What a run cost.
 struct Measure {
-    cluster_minutes: i64,
+    cluster_seconds: i64,
     wall_seconds: f64,
     peak_mib: Option<u64>,
 }
@@ -294,7 +305,7 @@ struct Measure {
 impl Measure {
     fn of(begin: Timestamp, lab: &Lab) -> Self {
         Self {
-            cluster_minutes: lab.clock.now().duration_since(begin).as_secs() / 60,
+            cluster_seconds: lab.clock.now().duration_since(begin).as_secs(),
             wall_seconds: Clock::real().now().duration_since(begin).as_secs_f64(),
             peak_mib: peak_memory(),
         }
