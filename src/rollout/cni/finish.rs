@@ -297,19 +297,24 @@ impl Cx<'_> {
         let canaries = self.draft.nodes.canaries;
         let upgrade = self.attempt().is_some_and(|attempt| attempt.kind == AttemptKind::Upgrade);
         let had = upgrade && self.attempt().is_some_and(|attempt| !attempt.canary_cut.is_empty());
+        let number = self.attempt().map(|attempt| attempt.number);
+        let passed = self.draft.transitions.iter().any(|transition| {
+            Some(transition.attempt) == number && transition.phase == CniPhase::RollingOut.as_str()
+        });
         match self.draft.phase {
             _ if !had => conditions.clear(&["CanaryHealthy"]),
+            _ if passed => {
+                let text = "The canary held for its whole observed time.";
+                conditions.set("CanaryHealthy", Truth::True, Reason::Completed, text);
+            }
             CniPhase::Failed | CniPhase::Rollback if reason == Some(Reason::CanaryUnhealthy.as_str()) => {
                 let text = "The canary did not hold.";
                 conditions.set("CanaryHealthy", Truth::False, Reason::CanaryUnhealthy, text);
             }
-            CniPhase::Canary | CniPhase::Pending | CniPhase::Rollback | CniPhase::Failed => {
+            CniPhase::Failed | CniPhase::Rollback => conditions.clear(&["CanaryHealthy"]),
+            CniPhase::Canary | CniPhase::Pending | CniPhase::RollingOut | CniPhase::Completed => {
                 let text = format!("{canaries} canary nodes are being tried or watched.");
                 conditions.set("CanaryHealthy", Truth::Unknown, Reason::Progressing, text);
-            }
-            CniPhase::RollingOut | CniPhase::Completed => {
-                let text = "The canary held for its whole observed time.";
-                conditions.set("CanaryHealthy", Truth::True, Reason::Completed, text);
             }
         }
     }
