@@ -26,6 +26,8 @@ use crate::{
 const WISHES: usize = 50;
 /// Most bytes of a wish as written.
 const WRITTEN: usize = 4096;
+/// Most competitors named by an ambiguous declaration: with all of them the ledger would grow with their square.
+const COMPETITORS: usize = 5;
 /// Most files kept beside a wish.
 const OTHERS: usize = 20;
 
@@ -193,9 +195,13 @@ fn standings(
         Some(acting) if acting == key => Standing::InForce,
         Some(acting) if entry.first_contact => Standing::Superseded { by: acting.clone() },
         None if waits(entry, case) => Standing::FirstContact,
-        Some(_) | None => Standing::Ambiguous {
-            others: members.iter().filter(|other| *other != key).filter(competes).cloned().collect(),
-        },
+        Some(_) | None => {
+            let acting = in_force.into_iter();
+            let rest = members.iter().filter(|other| *other != key && in_force != Some(*other));
+            Standing::Ambiguous {
+                others: acting.chain(rest).filter(competes).take(COMPETITORS).cloned().collect(),
+            }
+        }
     };
     members
         .iter()

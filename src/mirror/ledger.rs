@@ -128,7 +128,7 @@ pub enum Standing {
     },
     /// Several for one target.
     Ambiguous {
-        /// The others.
+        /// Some of the others, the one in force first.
         others: Vec<ClaimKey>,
     },
     /// Stood in the first accepted revision and is not what runs.

@@ -157,6 +157,18 @@ fn two_new_wishes_beside_one_in_force_change_nothing_in_force_j47() {
 }
 
 #[test]
+fn many_declarations_of_one_target_leave_the_ledger_small_and_name_what_acts() {
+    let mut lab = Lab::with("z-327.yaml", &cni("z-327", "v3.27.2"));
+    let many: Vec<String> = (0..300).map(|n| cni(&format!("c-{n}"), &format!("v3.28.{n}"))).collect();
+    lab.push("c1", &[("many.yaml", Some(&many.join("---\n")))]);
+    lab.settle();
+    let Standing::Ambiguous { others } = lab.standing(&key("c-7")) else { panic!("ambiguous") };
+    assert_eq!(others.first(), Some(&key("z-327")));
+    let bytes = serde_json::to_string(lab.ledger()).unwrap().len();
+    assert!(bytes < 1024 * 1024 / 3, "{bytes}");
+}
+
+#[test]
 fn a_target_that_appears_later_is_taken_with_all_that_was_wished_j44a() {
     let mut lab = Lab::new();
     lab.agent_gone();
