@@ -120,7 +120,7 @@ fn next(
     claims::drop_gone(&mut ledger, case);
     claims::note_holds(&mut ledger, case);
     authority::settle(&mut ledger, case);
-    rollbacks::settle(&mut ledger, accepted.ok());
+    rollbacks::settle(&mut ledger, taken);
     ledger.states = states::states(&stored.states, case.repo, seen, accepted.err(), now);
     ledger
 }

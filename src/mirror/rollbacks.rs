@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use super::{
     accept::Accepted,
     ledger::{Ledger, ObjectEntry, RollbackEntry, RollbackState, TargetEntry},
+    readings::Readings,
 };
 use crate::{
-    api::{ClaimKey, status::LastGood},
-    manifest::wish::{Wish, normalise},
+    api::{ClaimKey, names::WishHash, status::LastGood},
+    manifest::{
+        Reading,
+        wish::{Wish, normalise},
+    },
     world::git::CommitInfo,
 };
 
@@ -50,16 +54,25 @@ pub(super) fn restored(
 }
 
 /// Moves each rollback to `Recorded` when its commit is on the branch, else to `Moot` when the wish is gone.
-pub(super) fn settle(ledger: &mut Ledger, accepted: Option<&Accepted<'_>>) {
-    let steps = accepted.map_or(&[][..], |accepted| accepted.steps);
+///
+/// A trailer alone proves nothing: whoever copies it leaves the wish where it is.
+pub(super) fn settle(ledger: &mut Ledger, taken: Option<(&Accepted<'_>, &Readings)>) {
+    let steps = || {
+        let steps =
+            taken.into_iter().flat_map(|(accepted, readings)| accepted.steps.iter().zip(&readings.steps));
+        steps.map(|(step, (_, reading))| (&step.commit, reading))
+    };
     for target in ledger.targets.values_mut() {
         let tokens = &target.tokens;
         for rollback in &mut target.rollbacks {
             if matches!(rollback.state, RollbackState::Recorded(_)) {
                 continue;
             }
-            if let Some(step) = steps.iter().find(|step| records(&step.commit, rollback)) {
-                rollback.state = RollbackState::Recorded(step.commit.oid.clone());
+            let recorded = steps().find(|(commit, reading)| {
+                records(commit, rollback) && !declares(reading, &rollback.claim, &rollback.from)
+            });
+            if let Some((commit, _)) = recorded {
+                rollback.state = RollbackState::Recorded(commit.oid.clone());
             } else if !still_wanted(ledger.objects.get(&rollback.claim), rollback, tokens) {
                 rollback.state = RollbackState::Moot;
             }
@@ -73,6 +86,10 @@ fn records(commit: &CommitInfo, rollback: &RollbackEntry) -> bool {
             .and_then(|rest| rest.strip_prefix(':'))
             .is_some_and(|id| id.trim() == rollback.attempt.as_str())
     })
+}
+
+fn declares(reading: &Reading, claim: &ClaimKey, wish: &WishHash) -> bool {
+    reading.declarations.get(claim).is_some_and(|declaration| declaration.hash == *wish)
 }
 
 /// Whether the accepted declaration carries the failed wish without asking for another try of it.

@@ -85,6 +85,17 @@ fn our_own_commit_on_the_branch_records_the_rollback_and_starts_nothing_new_j3()
 }
 
 #[test]
+fn a_commit_that_copies_our_trailer_but_leaves_the_wish_records_nothing() {
+    let mut lab = failed();
+    lab.push("notes\n\nTrunkline-Attempt: a1\n", &[("notes.txt", Some("cherry-picked words\n"))]);
+    lab.settle();
+    assert_eq!(lab.rollback().state, RollbackState::Due);
+    let r1 = rollback_commit(&mut lab);
+    lab.settle();
+    assert_eq!(lab.rollback().state, RollbackState::Recorded(r1));
+}
+
+#[test]
 fn an_object_that_was_not_there_before_loses_its_document_j4() {
     let mut lab = Lab::empty();
     lab.push("c1", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
