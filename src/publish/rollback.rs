@@ -13,7 +13,7 @@ use crate::{
     },
     mirror::{
         Presence,
-        ledger::{Ledger, RollbackEntry, RollbackState, TargetEntry, WishEntry},
+        ledger::{Ledger, RollbackEntry, RollbackState, Standing, TargetEntry, WishEntry},
         presence,
     },
     report::{commit, problems::place},
@@ -91,13 +91,13 @@ pub(super) fn stand(view: &View<'_>, target: &TargetEntry, entry: &RollbackEntry
     }
 }
 
-/// The newest wish of a target that is still declared.
+/// The newest wish of a target that is still declared and not refused: who may not act replaces nothing.
 fn newest<'l>(ledger: &Ledger, target: &'l TargetEntry) -> Option<&'l WishEntry> {
     target.wishes.iter().rev().find(|wish| {
-        ledger
-            .objects
-            .get(&wish.claim)
-            .is_some_and(|object| object.wish == wish.wish && object.removed.is_none())
+        ledger.objects.get(&wish.claim).is_some_and(|object| {
+            let refused = matches!(object.standing, Standing::Ambiguous { .. } | Standing::FirstContact);
+            object.wish == wish.wish && object.removed.is_none() && !refused
+        })
     })
 }
 

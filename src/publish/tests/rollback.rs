@@ -136,6 +136,9 @@ fn no_commit_is_made_when_another_document_carries_a_newer_wish_of_the_target() 
     };
     lab.ledger().targets.get_mut(&agent()).unwrap().wishes.push(wish);
     assert_eq!(lab.rollback(), None);
+    let refused = Standing::Ambiguous { others: vec![calico()] };
+    lab.ledger().objects.get_mut(&newer).unwrap().standing = refused;
+    assert!(lab.rollback().is_some(), "a newer wish that may not act does not count");
     lab.ledger().objects.remove(&newer);
     assert!(lab.rollback().is_some(), "a newer wish that was removed again does not count");
 }
