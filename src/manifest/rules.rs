@@ -8,7 +8,7 @@ use super::{
     Code, nearest,
     tree::{Fault, Node},
 };
-use crate::api::{ClaimKey, ClaimKind, schema::FieldPath};
+use crate::api::{ClaimKey, ClaimKind, names::RETRY, schema::FieldPath};
 
 /// Fields of `metadata` that Kubernetes knows.
 const METADATA: [&str; 15] = [
@@ -115,10 +115,19 @@ fn text<'v>(root: &Node, value: &'v Value, field: &str, faults: &mut Vec<Fault>)
     }
 }
 
-/// Unknown fields of `metadata`, and labels and annotations that are no text.
+/// Most characters of a retry token: those used are remembered.
+const MAX_TOKEN: usize = 128;
+
+/// Unknown fields of `metadata`, labels and annotations that are no text, and a retry token that is too long.
 pub(super) fn metadata(root: &Node, value: &Value) -> Vec<Fault> {
     let Some(metadata) = value.get("metadata").and_then(Value::as_object) else { return Vec::new() };
     let mut faults = Vec::new();
+    let token = metadata.get("annotations").and_then(|all| all.get(RETRY)).and_then(Value::as_str);
+    let length = token.map_or(0, |token| token.chars().count());
+    if length > MAX_TOKEN {
+        let message = format!("a retry token must have at most {MAX_TOKEN} characters, has {length}");
+        faults.push(bad(root, &["metadata", "annotations", RETRY], message));
+    }
     for name in metadata.keys().filter(|name| !METADATA.contains(&name.as_str())) {
         let at = root.locate(&path(&["metadata", name]));
         let span = at.key.map_or(root.span.clone(), |key| key.span.clone());
@@ -170,9 +179,12 @@ pub(super) fn spec(kind: ClaimKind, root: &Node, value: &Value) -> Vec<Fault> {
                 "write `daemonSet` or leave the field out".to_owned(),
             );
             let version = text(&["spec", "targetVersion"]);
-            if version.trim().is_empty() || version.trim().contains(char::is_whitespace) {
+            // It becomes the tag of an image; `+` stands in versions of charts.
+            let fits = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
+            if version.trim().is_empty() || !version.trim().chars().all(fits) {
                 let message = format!("spec.targetVersion: `{version}` is no version");
-                faults.push(Fault::new(place(root, &["spec", "targetVersion"]), Code::OutOfRange, message));
+                let fault = Fault::new(place(root, &["spec", "targetVersion"]), Code::OutOfRange, message);
+                faults.push(fault.help("use letters, digits, `.`, `_`, `-` and `+`, such as `v3.28.0`"));
             }
         }
         ClaimKind::ServiceUpgrade => faults.extend(canary_service(root, value)),

@@ -171,10 +171,29 @@ fn wrong_types_missing_fields_and_values_out_of_range_are_named_in_their_places(
         only("apiVersion: cni.example.com/v1\nkind: CNIUpgrade\nmetadata: {name: x}\n"),
         ["a.yaml:1:1 MissingField spec: required field `spec` is missing (add `spec: …`)"]
     );
-    assert_eq!(
-        only(&cni("targetVersion: ' '")),
-        ["a.yaml:6:18 OutOfRange spec.targetVersion: ` ` is no version"]
-    );
+}
+
+#[test]
+fn a_version_that_could_be_no_tag_is_refused_before_the_push() {
+    for version in [" ", "$(rm)", "v3|<b>@x", "evil.io/x:1", "v3.28.0@sha256:ab", "v3.28.0\u{202e}", "a b"] {
+        let found = only(&cni(&format!("targetVersion: '{version}'")));
+        let wanted = format!(
+            "a.yaml:6:18 OutOfRange spec.targetVersion: `{version}` is no version (use letters, digits, `.`, \
+             `_`, `-` and `+`, such as `v3.28.0`)"
+        );
+        assert_eq!(found, [wanted]);
+    }
+    assert_eq!(only(&cni("targetVersion: ' v1.12.9-k8s1+up_2 '")), Vec::<String>::new());
+}
+
+#[test]
+fn a_retry_token_is_bounded_since_it_is_remembered() {
+    let with = |length: usize| {
+        let annotations = format!("name: x\n  annotations: {{trunkline.dev/retry: {}}}", "a".repeat(length));
+        only(&cni("targetVersion: v1").replace("name: x", &annotations))
+    };
+    assert_eq!(with(128), Vec::<String>::new());
+    assert!(with(129)[0].contains("at most 128 characters, has 129"), "{:?}", with(129));
 }
 
 #[test]
