@@ -4,7 +4,7 @@ use trunkline::api::{CniUpgradeStatus, cni_upgrade::CniPhase, status::Truth};
 
 use super::{
     look::{attempt, condition, says},
-    manifests::{calico, with_token},
+    manifests::{and, calico, with_token},
     stage::Stage,
 };
 
@@ -108,6 +108,38 @@ async fn a_failed_wish_is_tried_again_only_with_a_token_that_was_not_used() {
     stage.remote.commit("main", &[("calico.yaml", &with_token("v3.28.0", "t2"))]);
     let third = stage.until_phase("calico", CniPhase::Completed, 60).await;
     assert_eq!((attempt(&third).1, stage.running("v3.28.0")), (attempt(&second).1 + 1, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_fails_after_a_good_canary_does_not_say_that_the_canary_is_still_watched() {
+    let stage = Stage::new(10);
+    let _engine = stage.engine();
+    declared(&stage, &calico("v3.27.2")).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    stage.until_phase("calico", CniPhase::RollingOut, 30).await;
+    stage.let_canaries_crash(2, "v3.28.0");
+    let failed = stage.until("calico", 30, rolled_back).await;
+    assert!(failed.rollback.as_ref().is_some_and(|why| why.reason != "CanaryUnhealthy"));
+    assert!(says(&failed, "CanaryHealthy", Truth::True, "Completed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_good_stays_the_wish_that_ran_when_the_next_try_changes_scope_or_provider_as_well() {
+    let stage = about_to_fail(5);
+    let _engine = stage.engine();
+    declared(&stage, &calico("v3.27.2")).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    let first = stage.until("calico", 30, rolled_back).await;
+    let other = and(&calico("v3.28.0"), "provider: calico");
+    stage.remote.commit("main", &[("calico.yaml", &other)]);
+    let second = stage.until("calico", 30, |status| attempt(status) != attempt(&first)).await;
+    let wish = |status: &CniUpgradeStatus| status.last_good.as_ref().unwrap().wish.clone();
+    assert_eq!(wish(&second), wish(&first));
+    stage.until("calico", 30, |status| attempt(status) == attempt(&second) && rolled_back(status)).await;
+    stage.pass(1800).await;
+    let after = stage.status("calico").unwrap();
+    assert_eq!((after.phase, attempt(&after), stage.commits()), (CniPhase::Failed, attempt(&second), 5));
+    assert_eq!(stage.text("calico.yaml"), calico("v3.27.2"));
 }
 
 fn kept(version: &str) -> String {

@@ -143,9 +143,16 @@ impl Cx<'_> {
                 .as_deref()
                 .is_some_and(|target| crate::manifest::wish::normalise(target) == version)
         });
-        let (wish, revision) = match before {
-            Some(attempt) => (attempt.wish.clone(), attempt.revision.clone()),
-            None => (self.wish_of(&version), None),
+        // What an attempt put back runs as it did before it, in the scope and with the provider of then.
+        let restored = self
+            .draft
+            .last_good
+            .as_ref()
+            .filter(|good| crate::manifest::wish::normalise(&good.version) == version);
+        let (wish, revision) = match (before, restored) {
+            (Some(attempt), _) => (attempt.wish.clone(), attempt.revision.clone()),
+            (None, Some(good)) => (good.wish.clone(), good.revision.clone()),
+            (None, None) => (self.wish_of(&version), None),
         };
         let strategy = self.agent.is.original_strategy.clone();
         LastGood {
