@@ -15,6 +15,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::print;
 use crate::{
@@ -111,7 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let result = runtime.block_on(async {
         tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => {
+            () = interrupted() => {
                 print::line(format_args!("\nStopped. Remote, clone and kubeconfig are in {}.", dir.display()));
                 Ok(ExitCode::from(130))
             }
@@ -120,6 +121,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     runtime.shutdown_background();
     result
+}
+
+/// Ends at SIGINT or SIGTERM; never where they cannot be caught.
+async fn interrupted() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
 }
 
 /// The folder of this run; one that holds a demo already is refused, so that nothing of it is lost.
@@ -162,14 +173,14 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
     let running = tokio::spawn(engine.run(std::future::pending()));
     let mut story = Story::new(&lab, screen, args.scenario, args.nodes, args.max_parallel)?;
     let ended = story.play().await;
-    let mut screen = story.into_screen();
-    screen.close();
+    let mut eyes = story.into_eyes();
+    eyes.screen.close();
     let branches = branches(&lab)?;
     let measure = Measure::of(begin, &lab);
     match args.output {
         Output::Text => farewell(args, &lab, dir, &kubeconfig, &branches, &measure),
         Output::Json => {
-            screen.say(clock.now(), "end", "", &end(&ended, dir, &kubeconfig, &branches, &measure));
+            eyes.screen.say(clock.now(), "end", "", &end(&ended, dir, &kubeconfig, &branches, &measure));
         }
     }
     if args.stay && ended.is_ok() {
@@ -177,8 +188,8 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
             tokio::spawn(Pacer::new(WATCHABLE).run());
         }
         let lines = "Staying up; push to the remote and watch here. Ctrl-C ends it.";
-        screen.say(clock.now(), "stay", lines, &json!({}));
-        story::watch(&lab, screen).await?;
+        eyes.screen.say(clock.now(), "stay", lines, &json!({}));
+        eyes.watch().await?;
     }
     running.abort();
     match ended {

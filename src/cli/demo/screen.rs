@@ -82,7 +82,8 @@ impl Screen {
 
     fn draw(&mut self) {
         if self.live && !self.tree.is_empty() {
-            print::line(format_args!("\n{}", self.tree.trim_end_matches('\n')));
+            // Without wrapping, a line of the tree is one line of the terminal, whatever its width.
+            print::line(format_args!("\x1b[?7l\n{}\x1b[?7h", self.tree.trim_end_matches('\n')));
             self.drawn = self.tree.lines().count() + 1;
         }
     }

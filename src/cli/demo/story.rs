@@ -62,8 +62,9 @@ impl<'l> Story<'l> {
         Ok(Self { lab, eyes: Eyes::new(lab, screen), author, scenario, max_parallel, deadline })
     }
 
-    pub(super) fn into_screen(self) -> Screen {
-        self.eyes.screen
+    /// What was seen last, with the screen.
+    pub(super) fn into_eyes(self) -> Eyes<'l> {
+        self.eyes
     }
 
     /// Plays it; an error says how its end differs.
@@ -180,19 +181,10 @@ impl<'l> Story<'l> {
     }
 }
 
-/// Shows what happens for as long as the process lives.
-pub(super) async fn watch(lab: &Lab, screen: Screen) -> anyhow::Result<()> {
-    let mut eyes = Eyes::new(lab, screen);
-    loop {
-        eyes.look().await?;
-        lab.clock.sleep_until(later(lab.clock.now(), TICK)).await;
-    }
-}
-
 /// What was seen last.
-struct Eyes<'l> {
+pub(super) struct Eyes<'l> {
     lab: &'l Lab,
-    screen: Screen,
+    pub(super) screen: Screen,
     statuses: BTreeMap<String, CniUpgradeStatus>,
     tips: BTreeMap<String, Option<Oid>>,
     accepted: bool,
@@ -201,6 +193,14 @@ struct Eyes<'l> {
 impl<'l> Eyes<'l> {
     fn new(lab: &'l Lab, screen: Screen) -> Self {
         Self { lab, screen, statuses: BTreeMap::new(), tips: BTreeMap::new(), accepted: false }
+    }
+
+    /// Shows what happens for as long as the process lives.
+    pub(super) async fn watch(&mut self) -> anyhow::Result<()> {
+        loop {
+            self.look().await?;
+            self.lab.clock.sleep_until(later(self.lab.clock.now(), TICK)).await;
+        }
     }
 
     /// Looks once and shows what is new.

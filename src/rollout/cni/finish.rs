@@ -86,6 +86,8 @@ impl Cx<'_> {
             })
             .collect();
         let waiting = scope().filter(|node| node.state == NodeState::Waiting).count();
+        // After a failure nobody waits for a turn.
+        let failed_for_good = self.draft.phase == CniPhase::Failed;
         let draft = &mut self.draft;
         draft.upgraded_nodes = number(upgraded);
         draft.failed_nodes = number(failed);
@@ -94,7 +96,7 @@ impl Cx<'_> {
         let nodes = &mut draft.nodes;
         nodes.in_scope = number(all);
         nodes.in_flight = number(nodes.open.len());
-        nodes.waiting = number(waiting);
+        nodes.waiting = if failed_for_good { 0 } else { number(waiting) };
         nodes.skipped = number(skipped.len());
         nodes.more = number(skipped.len().saturating_sub(SKIPS));
         nodes.skips = skipped.into_iter().take(SKIPS).collect();
