@@ -126,6 +126,10 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub canary_cut: BTreeMap<String, String>,
+    /// Newest creation among the nodes there were when the canaries were chosen, by the API server's clock: a node
+    /// created later is no canary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canaries_until: Option<Timestamp>,
     /// What this attempt does to the template; absent before its first effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateIntent>,

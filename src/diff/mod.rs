@@ -300,11 +300,19 @@ fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> 
                 NodeState::Verifying
             }
         },
-        (None, None) => NodeState::Skipped(Skip::NoAgentPod),
+        // A node that was acted on and has no pod since has failed; it is not skipped.
+        (None, None) => match one.failure {
+            Some(failure) if one.node.is.ready != Truth::Unknown => recorded(failure),
+            Some(_) | None => NodeState::Skipped(Skip::NoAgentPod),
+        },
         (None, Some((_, pod))) if one.at_goal => match (judge(q, one, pod), one.failure) {
             (Health::Healthy, _) => NodeState::Healthy,
             (Health::Unreachable, _) => NodeState::Unreachable,
-            (Health::Failed(..) | Health::Settling { .. }, Some(failure)) => recorded(failure),
+            (Health::Failed(..), Some(failure)) => recorded(failure),
+            (Health::Settling { until }, Some(failure)) => {
+                until.into_iter().for_each(&mut soon);
+                recorded(failure)
+            }
             (Health::Failed(reason, evidence), None) => NodeState::Failed(reason, evidence),
             (Health::Settling { until }, None) => {
                 until.into_iter().for_each(&mut soon);

@@ -239,6 +239,7 @@ fn went(phases: &[CniPhase]) -> CniUpgradeStatus {
             finished_at: None,
             outcome: None,
             canary_cut: BTreeMap::new(),
+            canaries_until: None,
             template: None,
         }),
         transitions,

@@ -59,7 +59,14 @@ pub fn course(
         None if same => Course::Continue,
         None if failing(status, attempt) && back => Course::Continue,
         None if back => Course::Return,
-        None => start(entry, target, Some(attempt)),
+        None => match start(entry, target, Some(attempt)) {
+            // What is under way is no longer declared, and what is declared failed here before: back.
+            Course::Quarantined if failing(status, attempt) || attempt.kind == AttemptKind::Return => {
+                Course::Continue
+            }
+            Course::Quarantined if status.last_good.is_some() => Course::Return,
+            course => course,
+        },
         Some(
             Outcome::Completed | Outcome::CompletedWithFailures | Outcome::AlreadyRuns | Outcome::Returned,
         ) if same => Course::Continue,

@@ -68,6 +68,7 @@ fn attempt() -> Attempt {
         finished_at: None,
         outcome: None,
         canary_cut: BTreeMap::new(),
+        canaries_until: None,
         template: None,
     }
 }

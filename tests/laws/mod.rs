@@ -1,3 +1,5 @@
 //! Properties of the pure core, over seeded whole worlds.
 
+mod core;
+mod projection;
 mod worlds;

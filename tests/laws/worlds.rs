@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline::sim::core_run::{core_log, core_run, workload::Workload};
+use trunkline::sim::core_run::{core_log, core_run, shortest, workload::Workload};
 
 /// Worlds of the quick test set.
 const QUICK: u64 = 40;
@@ -25,7 +25,7 @@ fn no_invariant_breaks_in_seeded_worlds() {
                 decisions += trace.decisions;
                 *ends.entry(trace.end).or_default() += 1;
             }
-            Err(broken) => panic!("{broken}"),
+            Err(broken) => panic!("{}", shortest(broken)),
         }
     }
     println!("{decisions} passes");

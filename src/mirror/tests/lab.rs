@@ -432,6 +432,7 @@ impl Lab {
                 finished_at: None,
                 outcome: None,
                 canary_cut: BTreeMap::new(),
+                canaries_until: None,
                 template: None,
             }));
             if let (Some(attempt), Some(outcome)) = (&mut status.attempt, outcome) {

@@ -105,6 +105,7 @@ impl Cx<'_> {
             finished_at: None,
             outcome: None,
             canary_cut: std::collections::BTreeMap::new(),
+            canaries_until: None,
             template: None,
         });
     }
@@ -178,7 +179,8 @@ impl Cx<'_> {
         }
     }
 
-    fn unhealthy_now(&self) -> Vec<crate::api::names::Uid> {
+    /// UIDs of nodes that are not Ready or whose agent is not.
+    pub(super) fn unhealthy_now(&self) -> Vec<crate::api::names::Uid> {
         let world = self.case.world;
         let mut agents = std::collections::BTreeMap::new();
         for (_, pod) in world.pods_of(&self.agent.uid) {

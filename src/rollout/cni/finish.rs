@@ -88,6 +88,8 @@ impl Cx<'_> {
         let waiting = scope().filter(|node| node.state == NodeState::Waiting).count();
         // After a failure nobody waits for a turn.
         let failed_for_good = self.draft.phase == CniPhase::Failed;
+        let next = diff.next;
+        self.look_at(next);
         let draft = &mut self.draft;
         draft.upgraded_nodes = number(upgraded);
         draft.failed_nodes = number(failed);

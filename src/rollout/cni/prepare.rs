@@ -30,6 +30,9 @@ impl Cx<'_> {
             self.enter(CniPhase::Completed);
             return Step::Next;
         }
+        // A node that is well again before anything was done to it counts like any other.
+        let unhealthy = self.unhealthy_now();
+        self.draft.nodes.baseline.retain(|node| unhealthy.contains(node));
         // Nodes that an earlier attempt left in flight go on counting, and settle as far as they can.
         if let Some(view) = self.forward() {
             self.settle(&view, false);
@@ -266,8 +269,10 @@ impl Cx<'_> {
         let sorted = order::sort_by_value(pool, &id);
         let cut = order::cut(&sorted, count, &id);
         let chosen = !cut.is_empty();
+        let newest = diff.nodes.iter().map(|node| node.node.is.created).max();
         if let Some(attempt) = &mut self.draft.attempt {
             attempt.canary_cut = cut;
+            attempt.canaries_until = newest;
         }
         chosen
     }

@@ -1,6 +1,9 @@
 //! `Completed` and `Failed`: late nodes, nodes left to put back, the strategy, drift.
 
-use super::{Cx, Step};
+use super::{
+    Cx, Step,
+    verdict::{Tally, Verdict},
+};
 use crate::{
     api::status::Outcome,
     diff::{NodeDiff, NodeState},
@@ -68,8 +71,22 @@ impl Cx<'_> {
             self.wait_for_open();
             return;
         }
-        self.wait(Waiting::LateNodes { nodes: super::window::names(startable.iter().map(|node| node.name)) });
+        let mut tally = Tally::default();
+        diff.nodes.iter().filter(|node| node.in_scope || node.at_goal).for_each(|node| tally.add(node));
+        if tally.verdict(self.threshold()) == Verdict::Fail {
+            // What completed does not hold any more: nobody new is brought onto it.
+            let failed = diff.nodes.iter().filter(|node| matches!(node.state, NodeState::Failed(..)));
+            self.wait(Waiting::Judging { nodes: super::window::names(failed.map(|node| node.name)) });
+            self.wait_for_open();
+            return;
+        }
         self.start_in_order(&startable, act);
+        let open = &self.draft.nodes.open;
+        let left = startable.iter().filter(|node| !open.iter().any(|intent| intent.node_uid == *node.uid()));
+        let nodes = super::window::names(left.map(|node| node.name));
+        if !nodes.is_empty() {
+            self.wait(Waiting::LateNodes { nodes });
+        }
     }
 
     /// Nodes that could not be put back are taken up as they return.

@@ -109,7 +109,7 @@ impl Cx<'_> {
         let labels = self.spec.canary.as_ref().map(|canary| &canary.node_labels);
         node.in_scope
             && !node.baseline
-            && node.node.is.created <= attempt.started_at
+            && attempt.canaries_until.is_none_or(|until| node.node.is.created <= until)
             && labels.is_none_or(|labels| crate::diff::matches(labels, &node.node.is.labels))
             && order::within(&attempt.canary_cut, node, &attempt.id)
     }

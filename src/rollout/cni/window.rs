@@ -99,8 +99,7 @@ impl<'a> Cx<'a> {
                 None => self.note(node, view.way),
             }
         }
-        // The order of a list in a status must not depend on names alone: who started first stands first.
-        open.sort_by(|a, b| a.started_at.cmp(&b.started_at).then_with(|| a.node.cmp(&b.node)));
+        in_order(&mut open);
         self.draft.nodes.open = open;
         self.look_at(diff.next);
     }
@@ -264,6 +263,7 @@ impl<'a> Cx<'a> {
             }
             self.look_at(Some(later(now, quantum(self.timeout()).min(self.timeout()))));
         }
+        in_order(&mut self.draft.nodes.open);
         started
     }
 
@@ -284,6 +284,11 @@ impl<'a> Cx<'a> {
         let count = open.len();
         self.wait(Waiting::Settling { nodes, count, until });
     }
+}
+
+/// The order of a list in a status must not depend on names alone: who started first stands first.
+fn in_order(open: &mut [Intent]) {
+    open.sort_by(|a, b| a.started_at.cmp(&b.started_at).then_with(|| a.node.cmp(&b.node)));
 }
 
 /// The first few names, for a reason.

@@ -13,7 +13,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Trace, Violation,
+    Moment, Trace, Violation, Watch,
     laws::{Checked, Law, StatusChange, broken},
     repository::Branch,
     witness::{Scene, Witness},
@@ -53,7 +53,9 @@ struct Reply {
     outcome: EffectOutcome,
 }
 
-pub(super) struct Harness {
+pub(super) struct Harness<'w> {
+    /// Sees every pass of the rollout machine.
+    watch: Option<Watch<'w>>,
     pub(super) model: Model,
     world: World,
     config: Config,
@@ -84,8 +86,9 @@ pub(super) struct Harness {
     declared: bool,
     calm_at: Timestamp,
     deadline: Timestamp,
-    /// Passes without news, and status writes, by key since a time.
+    /// Passes without news by key, since a time.
     hot: BTreeMap<Key, (Timestamp, u32)>,
+    /// Writes since a time.
     busy: (Timestamp, u32),
     log: Option<Vec<String>>,
     hash: u64,
@@ -123,8 +126,8 @@ fn config() -> Config {
     }
 }
 
-impl Harness {
-    pub(super) fn new(seed: u64, workload: &Workload, log: bool) -> Self {
+impl<'w> Harness<'w> {
+    pub(super) fn new(seed: u64, workload: &Workload, log: bool, watch: Option<Watch<'w>>) -> Self {
         let mut model = workload.cluster.build();
         for fault in &workload.faults {
             model.add_fault(fault.clone());
@@ -133,6 +136,7 @@ impl Harness {
         let after = |seconds: i64| start.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(start);
         let calm_at = after(workload.calm_after);
         let mut harness = Self {
+            watch,
             seen_rv: model.rv(),
             model,
             world: World::default(),
@@ -300,6 +304,10 @@ impl Harness {
             },
             Key::Publish(_) => Decision::default(),
         };
+        if let (Key::Rollout(target), Some(watch)) = (key, &mut self.watch) {
+            let case = Case { target, world: &self.world, profiles: profiles(), config: &self.config };
+            watch(&Moment { case, now, decision: &decision, model: &self.model });
+        }
         if let Some(recheck) = decision.recheck {
             let at = SignedDuration::try_from(recheck).ok().and_then(|wait| now.at.saturating_add(wait).ok());
             self.after(key.clone(), at.unwrap_or(Timestamp::MAX));
@@ -354,15 +362,15 @@ impl Harness {
         Ok(())
     }
 
-    /// The other form of a hot loop: each pass writes a status that makes the next pass due.
+    /// The other form of a hot loop: each pass writes something that makes the next pass due.
     fn no_write_loop(&mut self) -> Checked {
         let now = self.model.now();
         let (since, count) = self.busy;
         let fresh = now.duration_since(since) > SignedDuration::from_secs(10);
         self.busy = if fresh { (now, 1) } else { (since, count + 1) };
         let nodes = u32::try_from(self.world.nodes.len()).unwrap_or(u32::MAX);
-        if self.busy.1 > HOT + 4 * nodes {
-            return broken(Law::HotLoop, now, format!("{} statuses in ten seconds", self.busy.1));
+        if self.busy.1 > 2 * HOT + 8 * nodes {
+            return broken(Law::HotLoop, now, format!("{} writes in ten seconds", self.busy.1));
         }
         Ok(())
     }
@@ -392,6 +400,7 @@ impl Harness {
         self.note(|_| format!("{id}: {outcome:?}{}", detail(effect)));
         if outcome == EffectOutcome::Done {
             self.writes += 1;
+            self.no_write_loop()?;
             let line = format!("{} {id} {}", self.model.now(), self.model.rv());
             self.digest(&line);
             if let Effect::WriteStatus(_) = effect {
@@ -411,7 +420,6 @@ impl Harness {
         let Shape::Claim(claim) = &object.shape else { return Ok(()) };
         let ClaimStatus::Cni(new) = &claim.status else { return Ok(()) };
         self.note(|_| status_line(new));
-        self.no_write_loop()?;
         let (key, target) = (self.claim(), self.target());
         let Some(held) = self.world.claims.get(&key) else { return Ok(()) };
         let Ok(spec) = serde_json::from_value::<CniUpgradeSpec>((*held.is.spec).clone()) else {
@@ -419,6 +427,7 @@ impl Harness {
         };
         let old = self.witness.status_of(&held.uid);
         let change = StatusChange {
+            model: &self.model,
             world: &self.world,
             claim: held,
             key: &key,

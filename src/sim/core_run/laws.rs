@@ -13,6 +13,10 @@ use crate::{
         status::{Intent, IntentKind, Outcome, Truth},
     },
     rollout::ledger_entry,
+    sim::model::{
+        Model,
+        store::{Kind, Stored},
+    },
     world::{Agent, AgentKey, Claim, Node, Pod, PodKey, Seen, Target, World},
 };
 
@@ -76,6 +80,7 @@ pub(super) type Checked = Result<(), Violation>;
 
 /// What a status write is judged by: the world in which it was decided, and the status before.
 pub(super) struct StatusChange<'a> {
+    pub(super) model: &'a Model,
     pub(super) world: &'a World,
     pub(super) claim: &'a Seen<Claim>,
     pub(super) key: &'a ClaimKey,
@@ -254,7 +259,28 @@ impl<'a> StatusChange<'a> {
             let what = format!("{} started while untouched nodes are bad: {lost:?}", intent.node);
             return broken(Law::NoStartOnFailure, self.at, what);
         }
+        if let Some(name) = self.unwell_early() {
+            let what =
+                format!("{} started while {name} took the target by itself and is not well", intent.node);
+            return broken(Law::NoStartOnFailure, self.at, what);
+        }
         Ok(())
+    }
+
+    /// A node that came onto the target by itself and whose agent is not Ready, while its kubelet reports.
+    fn unwell_early(&self) -> Option<&NodeName> {
+        let ours = |node: &Uid| {
+            let failed = self.new.nodes.failures.iter().any(|failure| failure.node_uid == *node);
+            let open = self.new.nodes.open.iter().any(|intent| intent.node_uid == *node);
+            failed || open || self.is_baseline(node)
+        };
+        let pods = self.pods();
+        let found = self.world.nodes.iter().find(|(name, node)| {
+            let reports = node.is.ready == Truth::True && !node.is.leaving;
+            let pod = pods.get(name).map(|(_, pod)| &pod.is);
+            reports && !ours(&node.uid) && pod.is_some_and(|pod| self.on_target(pod) && !pod.ready)
+        });
+        found.map(|(name, _)| name)
     }
 
     fn lost_untouched(&self) -> Vec<&NodeName> {
@@ -377,10 +403,10 @@ impl<'a> StatusChange<'a> {
             let lost = node.is_none_or(|node| {
                 node.is.ready != Truth::True || node.is.leaving || !self.in_scope(&node.is)
             });
-            let held = self.world.pods.values().find(|pod| pod.uid == intent.before);
-            let right = |pod: &Seen<Pod>| match intent.kind {
+            let held = self.model.list(Kind::Pod, None).find(|pod| pod.uid == intent.before);
+            let right = |pod: &Stored| match intent.kind {
                 IntentKind::Upgrade => false,
-                IntentKind::PutBack => !pod.is.deleting,
+                IntentKind::PutBack => pod.deleting.is_none(),
             };
             if !failed && !lost && held.is_some_and(|pod| !right(pod)) && self.new.phase == old.phase {
                 let what = format!("{} settled while its pod of before is still there", intent.node);

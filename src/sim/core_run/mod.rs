@@ -14,9 +14,13 @@ pub mod workload;
 use std::fmt;
 
 pub use laws::{Law, Violation};
-use workload::Workload;
 
+use crate::{
+    rollout::{Case, Decision, Now},
+    sim::model::Model,
+};
 use harness::Harness;
+use workload::Workload;
 
 /// What a run left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,21 +58,63 @@ impl fmt::Display for Broken {
     }
 }
 
+/// One pass of the rollout machine, as a watcher sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    /// What it looked at.
+    pub case: Case<'a>,
+    /// When.
+    pub now: Now,
+    /// What it decided.
+    pub decision: &'a Decision,
+    /// The cluster at that time, which the world may be behind.
+    pub model: &'a Model,
+}
+
+type Watch<'w> = &'w mut dyn FnMut(&Moment<'_>);
+
 /// Runs a workload to its end.
 pub fn core_run(seed: u64, workload: &Workload) -> Result<Trace, Box<Broken>> {
-    run(seed, workload, false).map_err(|_| {
+    run(seed, workload, false, None).map_err(|_| {
         // The same again, this time with the log: a run depends on nothing but seed and workload.
-        run(seed, workload, true).err().unwrap_or_else(|| unstable(seed, workload))
+        core_log(seed, workload).err().unwrap_or_else(|| unstable(seed, workload))
     })
 }
 
 /// Runs a workload and keeps the log.
 pub fn core_log(seed: u64, workload: &Workload) -> Result<Trace, Box<Broken>> {
-    run(seed, workload, true)
+    run(seed, workload, true, None)
 }
 
-fn run(seed: u64, workload: &Workload, log: bool) -> Result<Trace, Box<Broken>> {
-    let mut harness = Harness::new(seed, workload, log);
+/// Runs a workload and shows every pass of the rollout machine to a watcher.
+pub fn core_watch(
+    seed: u64,
+    workload: &Workload,
+    watch: &mut dyn FnMut(&Moment<'_>),
+) -> Result<Trace, Box<Broken>> {
+    run(seed, workload, false, Some(watch))
+}
+
+/// The shortest run that can be found that still breaks the same invariant: without the deeds, faults and trouble
+/// that it does not need.
+pub fn shortest(broken: Box<Broken>) -> Box<Broken> {
+    let (seed, law) = (broken.seed, broken.violation.law);
+    let mut best = broken;
+    'again: loop {
+        for smaller in best.workload.smaller() {
+            if let Err(found) = run(seed, &smaller, true, None)
+                && found.violation.law == law
+            {
+                best = found;
+                continue 'again;
+            }
+        }
+        return best;
+    }
+}
+
+fn run(seed: u64, workload: &Workload, log: bool, watch: Option<Watch<'_>>) -> Result<Trace, Box<Broken>> {
+    let mut harness = Harness::new(seed, workload, log, watch);
     match harness.run() {
         Ok(()) => Ok(harness.trace()),
         Err(violation) => Err(Box::new(Broken {
@@ -85,3 +131,6 @@ fn unstable(seed: u64, workload: &Workload) -> Box<Broken> {
     let violation = Violation { law: Law::Agreement, what, at: workload.cluster.now };
     Box::new(Broken { seed, workload: Box::new(workload.clone()), violation, log: Vec::new() })
 }
+
+#[cfg(test)]
+mod tests;

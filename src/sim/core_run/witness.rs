@@ -98,7 +98,9 @@ impl Witness {
             let over = |status: &CniUpgradeStatus| {
                 status.attempt.as_ref().is_none_or(|attempt| attempt.outcome.is_some_and(settled))
             };
-            if old.is_none_or(over) {
+            // While `OnDelete` stays, pods of an older revision are left, and what ran before them is last good.
+            let whole = change.world.agents.get(change.agent_key);
+            if old.is_none_or(over) && whole.is_some_and(|agent| agent.is.original_strategy.is_none()) {
                 self.good = None;
             }
         }
@@ -137,7 +139,8 @@ impl Witness {
         match effect {
             Effect::DeletePod { pod, uid } => self.pod_deleted(scene, pod, uid),
             Effect::PatchTemplate { images, .. } => {
-                self.recorded(scene)?;
+                let back = self.status.as_ref().is_some_and(|status| status.phase == CniPhase::Rollback);
+                self.recorded(scene, if back { IntentKind::PutBack } else { IntentKind::Upgrade })?;
                 self.template_intended(scene)?;
                 if let (Some((_, body)), false, None) = (scene.daemonset(), images.is_empty(), &self.good) {
                     self.good = Some(body.template.digest.clone());
@@ -177,7 +180,7 @@ impl Witness {
         if !deleting && !self.deleted.insert(uid.clone()) {
             return broken(Law::Intent, scene.at(), format!("the pod of {node} is deleted twice"));
         }
-        self.recorded(scene)?;
+        self.recorded(scene, intent.kind)?;
         self.controller_seen(scene, &node)?;
         self.land(scene);
         let failed = |uid: &Uid| status_failures(self.status.as_ref()).any(|failure| failure == uid);
@@ -237,8 +240,9 @@ impl Witness {
         )
     }
 
-    /// I7: the record stands beside the ledger and names the attempt and its last good.
-    fn recorded(&self, scene: &Scene<'_>) -> Checked {
+    /// I7: the record stands beside the ledger and holds the last good. A way back is not locked by a record that
+    /// cannot be brought up to date: the one of the attempt before holds the same last good.
+    fn recorded(&self, scene: &Scene<'_>, way: IntentKind) -> Checked {
         let Some(status) = &self.status else {
             return broken(Law::Intent, scene.at(), "a write without a stored status");
         };
@@ -249,7 +253,8 @@ impl Witness {
         };
         let attempt = status.attempt.as_ref().map(|attempt| &attempt.id);
         let digest = status.last_good.as_ref().and_then(|good| good.template_digest.as_ref());
-        if attempt == Some(&record.attempt.id) && digest == record.last_good.template_digest.as_ref() {
+        let same = way == IntentKind::PutBack || attempt == Some(&record.attempt.id);
+        if same && digest == record.last_good.template_digest.as_ref() {
             return Ok(());
         }
         broken(Law::LastGood, scene.at(), "the attempt record is about another attempt")

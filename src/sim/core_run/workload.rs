@@ -101,7 +101,9 @@ impl Workload {
         let now = Timestamp::from_second(1_772_352_000).unwrap_or(Timestamp::UNIX_EPOCH);
         let drawn = usize::try_from(dice.between(3, 12)).unwrap_or(3);
         let drawn = if dice.chance(10) { drawn * 5 / 2 } else { drawn };
-        let nodes = nodes.unwrap_or(drawn);
+        // Now and then one node is sick before anything starts; of ten nodes one may be.
+        let sick = dice.chance(12);
+        let nodes = nodes.unwrap_or(if sick { drawn + 9 } else { drawn });
         let agent = if dice.chance(75) { AgentKind::Calico } else { AgentKind::Flannel };
         let versions = match agent {
             AgentKind::Calico => CALICO,
@@ -129,6 +131,13 @@ impl Workload {
             calm_after,
         };
         workload.faults = faults(&mut dice, &workload);
+        if sick {
+            let kind =
+                if dice.chance(50) { FaultKind::NotReady } else { FaultKind::TurnsUnready { after: 0 } };
+            let until = at(&workload, dice.between(100, 900));
+            let name = workload.cluster.node_name(nodes - 1);
+            workload.faults.push(Fault::new(kind).on([name]).between(workload.cluster.now, until));
+        }
         workload.deeds = deeds(&mut dice, &workload);
         workload
     }
@@ -136,6 +145,32 @@ impl Workload {
     /// The same declaration for another version.
     pub fn with_version(&self, version: &str) -> CniUpgradeSpec {
         CniUpgradeSpec { target_version: version.to_owned(), ..self.spec.clone() }
+    }
+}
+
+impl Workload {
+    /// Every workload that lacks one part of this one.
+    pub(super) fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Vec::new();
+        if self.trouble != Trouble::default() {
+            smaller.push(Self { trouble: Trouble::default(), ..self.clone() });
+        }
+        for index in 0..self.deeds.len() {
+            let mut less = self.clone();
+            less.deeds.remove(index);
+            smaller.push(less);
+        }
+        for index in 0..self.faults.len() {
+            let mut less = self.clone();
+            less.faults.remove(index);
+            smaller.push(less);
+        }
+        if self.cluster.nodes > 2 {
+            let mut less = self.clone();
+            less.cluster.nodes -= 1;
+            smaller.push(less);
+        }
+        smaller
     }
 }
 
@@ -224,7 +259,7 @@ fn faults(dice: &mut Seed, workload: &Workload) -> Vec<Fault> {
             fault = fault.between(at(workload, from), at(workload, until));
             if dice.chance(85) {
                 let nodes = u64::try_from(workload.cluster.nodes).unwrap_or(1);
-                let names = (0..dice.between(1, 2)).map(|_| dice.between(0, nodes.saturating_sub(1)));
+                let names = (0..dice.between(1, 4)).map(|_| dice.between(0, nodes.saturating_sub(1)));
                 let names: Vec<String> = names
                     .map(|index| workload.cluster.node_name(usize::try_from(index).unwrap_or(0)))
                     .collect();

@@ -107,7 +107,9 @@ impl Store {
         }
         let generation = i64::from(at.kind.has_generation());
         let uid = self.uid();
-        let stored = Stored { at, uid, rv: 0, generation, created: now, deleting: None, meta, body };
+        // Kubernetes keeps times of metadata in whole seconds.
+        let created = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let stored = Stored { at, uid, rv: 0, generation, created, deleting: None, meta, body };
         Ok(self.put(stored, None))
     }
 

@@ -20,7 +20,7 @@ use crate::{
 const FOR_PEOPLE: [&str; 6] =
     ["TemplateChanged", "OwnershipConflict", "StrategyChanged", "NoNodes", "NoCanary", "TooManyUnhealthy"];
 
-impl Harness {
+impl Harness<'_> {
     /// The bound is over and something still happens.
     pub(super) fn ended_late(&mut self) -> Checked {
         let status = self.stored_status();
@@ -34,7 +34,13 @@ impl Harness {
         let status = self.stored_status();
         self.end = tell(status.as_ref());
         let end = self.end.clone();
-        self.note(|_| format!("at rest: {end}"));
+        self.note(|harness| {
+            let pods = harness.agents().map(|(stored, pod, _)| {
+                let images: Vec<_> = pod.containers.last().into_iter().map(|part| &part.image).collect();
+                format!("{:?} {:?} {images:?} {:?}", pod.node, pod.ready.status, stored.deleting.is_some())
+            });
+            format!("at rest: {end}; {:?}", pods.collect::<Vec<_>>())
+        });
         let Some(status) = status else { return Ok(()) };
         if !status.nodes.open.is_empty() {
             return broken(Law::Slots, now, format!("open at rest: {end}"));

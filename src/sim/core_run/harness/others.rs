@@ -26,7 +26,7 @@ use crate::{
     world::{Feed, Observation, Strategy},
 };
 
-impl Harness {
+impl Harness<'_> {
     /// Does what is due.
     pub(super) fn others(&mut self) {
         let now = self.model.now();

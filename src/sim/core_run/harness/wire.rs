@@ -13,7 +13,7 @@ use crate::{
 /// Seconds after which a feed that lost an event is listed anew.
 const RELIST: u64 = 60;
 
-impl Harness {
+impl Harness<'_> {
     fn in_millis(&mut self, low: u64, high: u64) -> Timestamp {
         let millis = i64::try_from(self.dice.between(low, high)).unwrap_or(0);
         self.model.now().saturating_add(SignedDuration::from_millis(millis)).unwrap_or(Timestamp::MAX)
