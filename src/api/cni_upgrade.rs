@@ -150,6 +150,12 @@ pub enum CniPhase {
 }
 
 impl CniPhase {
+    /// Reads the word on the wire.
+    pub fn parse(text: &str) -> Option<Self> {
+        let all =
+            [Self::Pending, Self::Canary, Self::RollingOut, Self::Completed, Self::Rollback, Self::Failed];
+        all.into_iter().find(|phase| phase.as_str() == text)
+    }
     /// The word on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -17,9 +17,11 @@ use crate::{
 const HISTORY: usize = 10;
 
 impl Cx<'_> {
-    /// A custom resource that lost its status gets it back from the record beside the ledger.
+    /// A custom resource that lost its status gets it back from the record beside the ledger, and a phase that no
+    /// transition led to is put right.
     pub(super) fn recover(&mut self) {
         if self.draft.attempt.is_some() {
+            self.put_right();
             return;
         }
         let Some(record) = self.record().filter(|record| record.claim == *self.key).cloned() else { return };
@@ -28,6 +30,19 @@ impl Cx<'_> {
         self.draft.rollback = record.rollback;
         self.draft.nodes.baseline = record.baseline;
         self.enter(record.phase);
+    }
+
+    /// The phase is the one that was entered last, whatever somebody wrote into the status; an attempt whose phase is
+    /// not an end has not ended, unless it was taken back before it acted.
+    fn put_right(&mut self) {
+        let entered = self.draft.transitions.last().and_then(|last| CniPhase::parse(&last.phase));
+        let Some(entered) = entered.filter(|phase| *phase != self.draft.phase) else { return };
+        self.draft.phase = entered;
+        let ended = matches!(entered, CniPhase::Completed | CniPhase::Failed);
+        if let (false, Some(attempt)) = (ended, &mut self.draft.attempt) {
+            attempt.outcome = attempt.outcome.filter(|outcome| *outcome == Outcome::Reverted);
+            attempt.finished_at = attempt.finished_at.filter(|_| attempt.outcome.is_some());
+        }
     }
 
     /// The record of this target, if there is one that can be read.
@@ -61,6 +76,11 @@ impl Cx<'_> {
         self.draft.target_version = Some(self.spec.target_version.clone());
         self.enter(CniPhase::Pending);
         self.turn_intents(IntentKind::Upgrade);
+        // Nodes in flight have the whole time of the new attempt: what the one before took is not its failure.
+        for intent in &mut self.draft.nodes.open {
+            intent.spent = 0;
+            intent.as_of = self.now.at;
+        }
     }
 
     /// Starts an attempt back to last good: nothing holds it.

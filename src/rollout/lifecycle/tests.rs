@@ -60,6 +60,7 @@ fn status(version: &str, phase: CniPhase, outcome: Option<Outcome>) -> CniUpgrad
         finished_at: outcome.map(|_| at(1)),
         outcome,
         canary_cut: std::collections::BTreeMap::new(),
+        canaries_until: None,
         template: None,
     };
     let last_good = LastGood {
