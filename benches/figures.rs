@@ -9,6 +9,7 @@
     clippy::disallowed_methods,
     reason = "a bench reads the clock and stops at the first fault"
 )]
+#![allow(clippy::disallowed_macros, reason = "figures go to standard output as they come")]
 
 use std::{
     collections::BTreeMap,
@@ -90,7 +91,11 @@ fn median(mut measure: impl FnMut(usize) -> Duration) -> Duration {
 
 fn binary() {
     let bytes = std::fs::metadata(env!("CARGO_BIN_EXE_trunkline")).unwrap().len();
-    line("size of the release binary", format!("{:.1} MiB", bytes as f64 / 1_048_576.0), "none");
+    line(
+        "size of the release binary",
+        format!("{:.1} MiB", f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1_048_576.0),
+        "none",
+    );
 }
 
 fn first_action() {

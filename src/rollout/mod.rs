@@ -121,12 +121,21 @@ fn in_force_or_why_not(
     decision: &mut Decision,
 ) -> bool {
     match ledger_entry(case.world, key) {
+        // What no ledger that can be read knows may be in one that cannot.
+        None if ledger_unread(case.world) => {
+            let what = "the ledger, which cannot be read; delete its ConfigMap to have it rebuilt".to_owned();
+            decision.waiting.push(Waiting::Feeds { what });
+        }
         None => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
         Some(_) if not_ours(claim) => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
         Some((_, entry)) if entry.standing == Standing::InForce => return true,
         Some((_, entry)) => standing::stand(case, key, claim, &entry.standing, now, decision),
     }
     false
+}
+
+fn ledger_unread(world: &World) -> bool {
+    world.ledgers.values().any(|ledger| ledger.is.is_err())
 }
 
 fn act(case: &Case<'_>, key: &ClaimKey, now: Now) -> Decision {

@@ -58,12 +58,12 @@ async fn differs(story: Story, recorded: &Run, death: Death, forgetful: bool) ->
 /// Lines that only one of two ends has.
 fn difference(recorded: &End, found: &End) -> String {
     let (recorded, found) = (format!("{recorded:#?}"), format!("{found:#?}"));
-    let only = |these: &str, those: &str, sign: char| {
+    let only = |these: &str, those: &str, sign: &str| {
         let known: BTreeSet<&str> = those.lines().collect();
         let fresh = these.lines().filter(|line| !known.contains(line));
-        fresh.map(|line| format!("\n{sign} {}", line.trim())).collect::<String>()
+        fresh.fold(String::new(), |text, line| text + "\n" + sign + " " + line.trim())
     };
-    let lines = only(&recorded, &found, '-') + &only(&found, &recorded, '+');
+    let lines = only(&recorded, &found, "-") + &only(&found, &recorded, "+");
     if lines.is_empty() { format!("the same lines in another order or number:\n{found}") } else { lines }
 }
 

@@ -25,7 +25,7 @@ fn no_invariant_breaks_in_seeded_worlds() {
                 decisions += trace.decisions;
                 *ends.entry(trace.end).or_default() += 1;
             }
-            Err(broken) => panic!("{}", shortest(broken)),
+            Err(broken) => panic!("{}", shortest(*broken)),
         }
     }
     println!("{decisions} passes");

@@ -53,6 +53,14 @@ struct Reply {
     outcome: EffectOutcome,
 }
 
+/// Statuses of one pass that are being written.
+struct Writing {
+    left: BTreeSet<EffectId>,
+    failed: bool,
+    /// What they record.
+    effects: BTreeMap<EffectId, Effect>,
+}
+
 pub(super) struct Harness<'w> {
     /// Sees every pass of the rollout machine.
     watch: Option<Watch<'w>>,
@@ -69,8 +77,7 @@ pub(super) struct Harness<'w> {
     taken: BTreeMap<Key, Timestamp>,
     covered: BTreeMap<Key, BTreeMap<EffectId, Effect>>,
     running: BTreeSet<EffectId>,
-    /// Keys whose statuses are being written, with the effects that they record.
-    writing: BTreeMap<Key, (BTreeSet<EffectId>, bool, BTreeMap<EffectId, Effect>)>,
+    writing: BTreeMap<Key, Writing>,
     seen_rv: u64,
     mail: BTreeMap<(Timestamp, u64), Mail>,
     replies: BTreeMap<(Timestamp, u64), Reply>,
@@ -205,7 +212,7 @@ impl<'w> Harness<'w> {
         let mut calm = false;
         loop {
             self.collect();
-            self.arrive()?;
+            self.arrive();
             self.others();
             self.passes()?;
             if !calm && self.model.now() >= self.calm_at {
@@ -336,7 +343,7 @@ impl<'w> Harness<'w> {
             left.insert(id.clone());
             writes.push((id, Effect::WriteStatus(write)));
         }
-        self.writing.insert(key.clone(), (left, false, decision.effects));
+        self.writing.insert(key.clone(), Writing { left, failed: false, effects: decision.effects });
         writes.into_iter().try_for_each(|(id, effect)| self.start(id, &effect))
     }
 
@@ -379,10 +386,6 @@ impl<'w> Harness<'w> {
         Target::Agent(self.agent.clone())
     }
 
-    fn claim(&self) -> ClaimKey {
-        ClaimKey::cni(OBJECT)
-    }
-
     /// Judges a write, does it, and sends the answer on its way.
     fn start(&mut self, id: EffectId, effect: &Effect) -> Checked {
         self.running.insert(id.clone());
@@ -417,10 +420,10 @@ impl<'w> Harness<'w> {
 
     fn status_written(&mut self, seen: &[Observation]) -> Result<(), Violation> {
         let [Observation::Answered(object)] = seen else { return Ok(()) };
-        let Shape::Claim(claim) = &object.shape else { return Ok(()) };
-        let ClaimStatus::Cni(new) = &claim.status else { return Ok(()) };
+        let Shape::Claim(seen) = &object.shape else { return Ok(()) };
+        let ClaimStatus::Cni(new) = &seen.status else { return Ok(()) };
         self.note(|_| status_line(new));
-        let (key, target) = (self.claim(), self.target());
+        let (key, target) = (claim(), self.target());
         let Some(held) = self.world.claims.get(&key) else { return Ok(()) };
         let Ok(spec) = serde_json::from_value::<CniUpgradeSpec>((*held.is.spec).clone()) else {
             return Ok(());
@@ -443,7 +446,7 @@ impl<'w> Harness<'w> {
 
     /// The status of the declaration as the API server has it.
     fn stored_status(&self) -> Option<crate::api::CniUpgradeStatus> {
-        match self.model.object(&claim_ref(&self.claim()))?.shape {
+        match self.model.object(&claim_ref(&claim()))?.shape {
             Shape::Claim(claim) => match claim.status {
                 ClaimStatus::Cni(status) => Some(*status),
                 ClaimStatus::None | ClaimStatus::Service(_) | ClaimStatus::Unreadable(_) => None,
@@ -456,6 +459,10 @@ impl<'w> Harness<'w> {
             | Shape::Record(_) => None,
         }
     }
+}
+
+fn claim() -> ClaimKey {
+    ClaimKey::cni(OBJECT)
 }
 
 fn detail(effect: &Effect) -> String {

@@ -77,7 +77,7 @@ type Watch<'w> = &'w mut dyn FnMut(&Moment<'_>);
 pub fn core_run(seed: u64, workload: &Workload) -> Result<Trace, Box<Broken>> {
     run(seed, workload, false, None).map_err(|_| {
         // The same again, this time with the log: a run depends on nothing but seed and workload.
-        core_log(seed, workload).err().unwrap_or_else(|| unstable(seed, workload))
+        core_log(seed, workload).err().unwrap_or_else(|| Box::new(unstable(seed, workload)))
     })
 }
 
@@ -97,7 +97,7 @@ pub fn core_watch(
 
 /// The shortest run that can be found that still breaks the same invariant: without the deeds, faults and trouble
 /// that it does not need.
-pub fn shortest(broken: Box<Broken>) -> Box<Broken> {
+pub fn shortest(broken: Broken) -> Broken {
     let (seed, law) = (broken.seed, broken.violation.law);
     let mut best = broken;
     'again: loop {
@@ -105,7 +105,7 @@ pub fn shortest(broken: Box<Broken>) -> Box<Broken> {
             if let Err(found) = run(seed, &smaller, true, None)
                 && found.violation.law == law
             {
-                best = found;
+                best = *found;
                 continue 'again;
             }
         }
@@ -126,10 +126,10 @@ fn run(seed: u64, workload: &Workload, log: bool, watch: Option<Watch<'_>>) -> R
     }
 }
 
-fn unstable(seed: u64, workload: &Workload) -> Box<Broken> {
+fn unstable(seed: u64, workload: &Workload) -> Broken {
     let what = "the same run did not fail again: it depends on more than its seed".to_owned();
     let violation = Violation { law: Law::Agreement, what, at: workload.cluster.now };
-    Box::new(Broken { seed, workload: Box::new(workload.clone()), violation, log: Vec::new() })
+    Broken { seed, workload: Box::new(workload.clone()), violation, log: Vec::new() }
 }
 
 #[cfg(test)]

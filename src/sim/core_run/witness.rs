@@ -181,7 +181,7 @@ impl Witness {
             return broken(Law::Intent, scene.at(), format!("the pod of {node} is deleted twice"));
         }
         self.recorded(scene, intent.kind)?;
-        self.controller_seen(scene, &node)?;
+        controller_seen(scene, &node)?;
         self.land(scene);
         let failed = |uid: &Uid| status_failures(self.status.as_ref()).any(|failure| failure == uid);
         self.flights.insert(node_uid, Flight { node, before: uid.clone() });
@@ -228,18 +228,6 @@ impl Witness {
         });
     }
 
-    fn controller_seen(&self, scene: &Scene<'_>, node: &NodeName) -> Checked {
-        let Some(agent) = scene.world.agents.get(scene.agent) else { return Ok(()) };
-        if agent.is.observed_generation >= agent.is.generation {
-            return Ok(());
-        }
-        broken(
-            Law::ControllerSeen,
-            scene.at(),
-            format!("the pod of {node} is deleted before the controller saw the patch"),
-        )
-    }
-
     /// I7: the record stands beside the ledger and holds the last good. A way back is not locked by a record that
     /// cannot be brought up to date: the one of the attempt before holds the same last good.
     fn recorded(&self, scene: &Scene<'_>, way: IntentKind) -> Checked {
@@ -247,9 +235,8 @@ impl Witness {
             return broken(Law::Intent, scene.at(), "a write without a stored status");
         };
         let at = ObjRef::new(Kind::ConfigMap, "trunkline-system", record_name(scene.target));
-        let record = match scene.model.object(&at).map(|object| object.shape) {
-            Some(Shape::Record(Ok(record))) => record,
-            Some(_) | None => return broken(Law::LastGood, scene.at(), "a write without an attempt record"),
+        let Some(Shape::Record(Ok(record))) = scene.model.object(&at).map(|object| object.shape) else {
+            return broken(Law::LastGood, scene.at(), "a write without an attempt record");
         };
         let attempt = status.attempt.as_ref().map(|attempt| &attempt.id);
         let digest = status.last_good.as_ref().and_then(|good| good.template_digest.as_ref());
@@ -318,4 +305,17 @@ fn strategy_last(scene: &Scene<'_>) -> Checked {
         Some(pod) => broken(Law::StrategyLast, scene.at(), format!("{} is on another revision", pod.at)),
         None => Ok(()),
     }
+}
+
+/// The first deletion waits until the DaemonSet controller has seen the patch.
+fn controller_seen(scene: &Scene<'_>, node: &NodeName) -> Checked {
+    let Some(agent) = scene.world.agents.get(scene.agent) else { return Ok(()) };
+    if agent.is.observed_generation >= agent.is.generation {
+        return Ok(());
+    }
+    broken(
+        Law::ControllerSeen,
+        scene.at(),
+        format!("the pod of {node} is deleted before the controller saw the patch"),
+    )
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{Harness, OBJECT};
+use super::{Harness, OBJECT, claim};
 use crate::{
     api::{
         CniUpgradeSpec,
@@ -54,11 +54,11 @@ impl Harness<'_> {
                 self.commit(None);
             }
             Deed::Hold(on) => {
-                let at = claim_ref(&self.claim());
+                let at = claim_ref(&claim());
                 self.model.annotate(&at, HOLD, on.then_some("look first"));
             }
             Deed::EditClaim(version) => {
-                let claim = self.claim();
+                let claim = claim();
                 self.model.edit_claim(&claim, |spec| {
                     spec["targetVersion"] = json!(version);
                     spec["maxParallel"] = json!(50);
@@ -146,7 +146,7 @@ impl Harness<'_> {
         self.note(|_| "calm".to_owned());
         self.trouble = Trouble::default();
         self.model.heal();
-        let claim = claim_ref(&self.claim());
+        let claim = claim_ref(&claim());
         self.model.annotate(&claim, HOLD, None);
         if self.declared && self.spec.paused {
             self.spec.paused = false;

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Checked, Harness, Mail, REPO, Reply};
+use super::{Harness, Mail, REPO, Reply};
 use crate::{
     api::names::RepoName,
     rollout::effect::{EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
@@ -54,7 +54,7 @@ impl Harness<'_> {
     }
 
     /// Takes in everything that has arrived.
-    pub(super) fn arrive(&mut self) -> Checked {
+    pub(super) fn arrive(&mut self) {
         let now = self.model.now();
         while let Some(entry) = self.mail.first_entry().filter(|entry| entry.key().0 <= now) {
             let mail = entry.remove();
@@ -72,7 +72,6 @@ impl Harness<'_> {
             self.look_at = None;
             self.look();
         }
-        Ok(())
     }
 
     fn relist(&mut self, feed: Feed) {
@@ -153,14 +152,16 @@ impl Harness<'_> {
     }
 
     fn status_ended(&mut self, id: &EffectId, written: bool) {
-        let Some((left, failed, _)) = self.writing.get_mut(&id.key) else { return };
-        left.remove(id);
-        *failed |= !written;
-        if !left.is_empty() {
+        let Some(writing) = self.writing.get_mut(&id.key) else { return };
+        writing.left.remove(id);
+        writing.failed |= !written;
+        if !writing.left.is_empty() {
             return;
         }
-        if let Some((_, false, effects)) = self.writing.remove(&id.key) {
-            self.covered.insert(id.key.clone(), effects);
+        if let Some(writing) = self.writing.remove(&id.key)
+            && !writing.failed
+        {
+            self.covered.insert(id.key.clone(), writing.effects);
         }
     }
 
