@@ -103,8 +103,12 @@ impl Cx<'_> {
         let control_plane = order.iter().position(|node| order::control_plane(node));
         let mut room = self.room();
         if control_plane == Some(0) {
+            if !self.draft.nodes.open.is_empty() {
+                self.wait_for_open();
+                return 0;
+            }
             order.truncate(1);
-            room = if self.draft.nodes.open.is_empty() { room.min(1) } else { 0 };
+            room = room.min(1);
         } else if let Some(first) = control_plane {
             order.truncate(first);
         }

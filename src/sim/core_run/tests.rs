@@ -4,7 +4,7 @@ use super::*;
 use crate::rollout::guard::{Guard, without};
 
 /// Worlds tried for each guard.
-const TRIES: u64 = 60;
+const TRIES: u64 = 1000;
 
 #[test]
 fn each_guard_that_is_switched_off_is_caught() {
