@@ -234,7 +234,7 @@ async fn in_the_middle(dir: &Path) -> (World, Lab) {
         }
     }
     engine.abort();
-    let world = observe::snapshot(&lab.cluster.client(), NAMESPACE, clock).await.unwrap();
+    let world = observe::snapshot(&lab.cluster.client(), NAMESPACE, clock.now()).await.unwrap();
     assert!(world.nodes.len() == NODES && world.pods.len() >= NODES - 50);
     (world, lab)
 }

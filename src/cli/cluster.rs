@@ -42,25 +42,27 @@ pub(super) struct ReadArgs {
 pub(super) struct View {
     client: Client,
     namespace: String,
-    clock: Clock,
+}
+
+/// What was seen, and when.
+pub(super) struct Seen {
+    pub(super) world: World,
+    /// The cluster's own present when the look began: however long the look takes, equal clusters give equal reports.
+    pub(super) at: Timestamp,
 }
 
 impl ReadArgs {
-    /// Opens the cluster; an error says what is wrong and the way out.
+    /// The way to the cluster, which is not asked yet.
     pub(super) async fn open(&self) -> anyhow::Result<View> {
-        let client = self.cluster.client().await?;
-        let clock = match its_present(&client).await? {
-            Some(present) => Clock::embedded(present),
-            None => Clock::real(),
-        };
-        Ok(View { client, namespace: self.namespace.clone(), clock })
+        Ok(View { client: self.cluster.client().await?, namespace: self.namespace.clone() })
     }
 }
 
 impl View {
-    /// Everything as it is now.
-    pub(super) async fn world(&self) -> anyhow::Result<World> {
-        let world = observe::snapshot(&self.client, &self.namespace, self.clock)
+    /// Looks at everything; an error says what is wrong and the way out.
+    pub(super) async fn look(&self) -> anyhow::Result<Seen> {
+        let at = its_present(&self.client).await?.unwrap_or_else(|| Clock::real().now());
+        let world = observe::snapshot(&self.client, &self.namespace, at)
             .await
             .map_err(|why| anyhow!("{why}; the account needs to get, list and watch what the daemon does"))?;
         if world.ledgers.is_empty() {
@@ -70,12 +72,7 @@ impl View {
                 self.namespace
             );
         }
-        Ok(world)
-    }
-
-    /// The cluster's own clock, which may differ from this machine's.
-    pub(super) const fn clock(&self) -> Clock {
-        self.clock
+        Ok(Seen { world, at })
     }
 }
 
@@ -136,5 +133,35 @@ impl ClusterArgs {
                 root(error)
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        clock::until,
+        sim::{
+            api::{EmbeddedCluster, Fault},
+            model::cluster::ClusterSpec,
+        },
+        world::FeedHealth,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_takes_long_is_of_the_moment_when_it_began() {
+        let model = ClusterSpec::new(1, 3, "2026-03-01T10:00:00Z".parse().unwrap()).build();
+        let clock = Clock::embedded(model.now());
+        let (began, cluster) = (clock.now(), EmbeddedCluster::new(model, clock));
+        cluster.faults().once(Fault::Delay(Duration::from_secs(3)), |asked| asked.uri.contains("/pods"));
+        let view = View { client: cluster.client(), namespace: "kube-system".to_owned() };
+        let seen = view.look().await.unwrap();
+        assert_eq!(seen.world.nodes.len(), 3);
+        // The server tells whole seconds.
+        assert_eq!(seen.at.as_second(), began.as_second());
+        assert_eq!(until(began, clock.now()), Duration::from_secs(3), "nothing took long");
+        assert!(seen.world.feeds.values().all(|health| *health == FeedHealth::Live(seen.at)));
     }
 }

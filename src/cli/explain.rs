@@ -2,7 +2,12 @@
 
 use std::process::ExitCode;
 
-use super::{Form, cluster::ReadArgs, object::ObjectArgs, print};
+use super::{
+    Form,
+    cluster::{ReadArgs, Seen},
+    object::ObjectArgs,
+    print,
+};
 use crate::{
     config::Config,
     profile,
@@ -25,12 +30,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let view = args.cluster.open().await?;
-        let world = view.world().await?;
+        let Seen { world, at } = view.look().await?;
         let key = args.object.find_one(&world)?;
         let (profiles, config) = (profile::built_in(), Config::assumed());
         let target = world.target_of(&key);
         let case = Case { target: &target, world: &world, profiles: &profiles, config: &config };
-        let now = Now { at: view.clock().now(), epoch: i64::MAX };
+        let now = Now { at, epoch: i64::MAX };
         let gates = rollout::gates(&case, &key, now).iter().map(Gate::from).collect();
         let decision = rollout::decide_one(&case, &key, now);
         let status = world.claims.get(&key).map(|claim| &claim.is.status);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     Form,
-    cluster::ReadArgs,
+    cluster::{ReadArgs, Seen},
     print,
     validate::{files, output},
 };
@@ -52,8 +52,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 async fn look(args: &Args, reading: &Reading) -> anyhow::Result<Vec<PlanReport>> {
     let view = args.cluster.open().await?;
-    let world = view.world().await?;
-    let planned = plan(&world, &profile::built_in(), &reading.declarations, view.clock().now());
+    let Seen { world, at } = view.look().await?;
+    let planned = plan(&world, &profile::built_in(), &reading.declarations, at);
     let report = planned.iter().map(|planned| {
         let declared = reading.declarations.get(&planned.object);
         let place = declared.map(|found| format!("{}:{}", found.path, found.line)).unwrap_or_default();

@@ -2,13 +2,18 @@
 
 use std::{process::ExitCode, time::Duration};
 
+use jiff::Timestamp;
+
 use super::{
     Form,
-    cluster::{ReadArgs, View},
+    cluster::{ReadArgs, Seen, View},
     object::ObjectArgs,
     print,
 };
-use crate::{clock::later, report::tree::StatusReport};
+use crate::{
+    clock::{Clock, later},
+    report::tree::StatusReport,
+};
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_secs(2);
@@ -30,8 +35,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let view = args.cluster.open().await?;
-        let report = args.look(&view).await?;
-        args.show(&view, &report)?;
+        let (report, at) = args.look(&view).await?;
+        args.show(&report, at)?;
         if args.watch {
             args.follow(&view, report).await?;
         }
@@ -40,18 +45,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    async fn look(&self, view: &View) -> anyhow::Result<StatusReport> {
-        let world = view.world().await?;
+    async fn look(&self, view: &View) -> anyhow::Result<(StatusReport, Timestamp)> {
+        let Seen { world, at } = view.look().await?;
         let only = self.object.find(&world)?;
-        Ok(StatusReport::of(&world, only.as_ref()))
+        Ok((StatusReport::of(&world, only.as_ref()), at))
     }
 
     async fn follow(&self, view: &View, mut last: StatusReport) -> anyhow::Result<()> {
+        let clock = Clock::real();
         loop {
-            view.clock().sleep_until(later(view.clock().now(), TICK)).await;
+            clock.sleep_until(later(clock.now(), TICK)).await;
             // A cluster that does not answer for a moment ends no watch.
-            let report = match self.look(view).await {
-                Ok(report) => report,
+            let (report, at) = match self.look(view).await {
+                Ok(looked) => looked,
                 Err(error) => {
                     eprintln!("error: {error:#}");
                     continue;
@@ -60,19 +66,19 @@ impl Args {
             // On a terminal the times go on by themselves.
             let live = print::on_terminal() && self.output == Form::Text;
             if live || report != last {
-                self.show(view, &report)?;
+                self.show(&report, at)?;
             }
             last = report;
         }
     }
 
-    fn show(&self, view: &View, report: &StatusReport) -> anyhow::Result<()> {
+    fn show(&self, report: &StatusReport, at: Timestamp) -> anyhow::Result<()> {
         match self.output {
             Form::Text => {
                 if self.watch && print::on_terminal() {
                     print::text("\x1b[H\x1b[2J");
                 }
-                print::text(report.text(view.clock().now()));
+                print::text(report.text(at));
                 if self.watch && !print::on_terminal() {
                     print::line("");
                 }

@@ -9,7 +9,7 @@ mod tests;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError, mpsc as thread_mpsc},
+    sync::{Arc, mpsc as thread_mpsc},
     time::Duration,
 };
 
@@ -39,8 +39,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 pub enum Threads {
     /// A thread of its own per repository: a hung transport takes nothing from others.
     Own,
-    /// The runtime's blocking pool: a paused clock waits for those.
-    Pool,
+    /// The thread that asks: time stands still meanwhile and nothing else happens, so that equal runs go alike.
+    Caller,
 }
 
 /// The revision that looks start after.
@@ -57,13 +57,13 @@ type Job = Box<dyn FnOnce(&mut dyn Remote) + Send>;
 /// Runs jobs on the remote, one after the other.
 enum Hands {
     Thread(thread_mpsc::SyncSender<Job>),
-    Pool(Arc<Mutex<Box<dyn Remote>>>),
+    Caller(Box<dyn Remote>),
 }
 
 impl Hands {
     fn new(mut remote: Box<dyn Remote>, name: &str, threads: Threads) -> std::io::Result<Self> {
-        if threads == Threads::Pool {
-            return Ok(Self::Pool(Arc::new(Mutex::new(remote))));
+        if threads == Threads::Caller {
+            return Ok(Self::Caller(remote));
         }
         let (jobs, taken) = thread_mpsc::sync_channel::<Job>(2);
         std::thread::Builder::new().name(format!("git-{name}")).spawn(move || {
@@ -76,7 +76,7 @@ impl Hands {
     }
 
     async fn run<T: Send + 'static>(
-        &self,
+        &mut self,
         clock: Clock,
         work: impl FnOnce(&mut dyn Remote) -> Result<T, GitError> + Send + 'static,
     ) -> Result<T, GitError> {
@@ -88,12 +88,7 @@ impl Hands {
         });
         match self {
             Self::Thread(jobs) => jobs.try_send(job).map_err(|_| hung())?,
-            Self::Pool(remote) => {
-                let remote = Arc::clone(remote);
-                tokio::task::spawn_blocking(move || {
-                    job(&mut **remote.lock().unwrap_or_else(PoisonError::into_inner));
-                });
-            }
+            Self::Caller(remote) => job(&mut **remote),
         }
         match clock.before(later(clock.now(), LIMIT), told).await {
             Some(Ok(result)) => result,

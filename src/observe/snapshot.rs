@@ -1,5 +1,6 @@
 //! Everything listed once, for commands that only read.
 
+use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::mpsc;
 
@@ -13,8 +14,8 @@ use crate::{
 /// Observations between the list and the world.
 const BUFFER: usize = 256;
 
-/// Lists every feed once; the text of an error names the feed.
-pub async fn snapshot(kube: &Client, namespace: &str, clock: Clock) -> Result<World, String> {
+/// Lists every feed once, as of `at`; the text of an error names the feed.
+pub async fn snapshot(kube: &Client, namespace: &str, at: Timestamp) -> Result<World, String> {
     let mut world = World::default();
     for feed in Feed::ALL {
         let (out, mut seen) = mpsc::channel(BUFFER);
@@ -22,7 +23,7 @@ pub async fn snapshot(kube: &Client, namespace: &str, clock: Clock) -> Result<Wo
             feed,
             kube: kube.clone(),
             namespace: namespace.to_owned(),
-            clock,
+            clock: Clock::embedded(at),
             dice: Dice::new(0),
             out,
         };
@@ -35,7 +36,7 @@ pub async fn snapshot(kube: &Client, namespace: &str, clock: Clock) -> Result<Wo
         };
         let taking_in = async {
             while let Some(observation) = seen.recv().await {
-                let _ = world.apply(observation, clock.now());
+                let _ = world.apply(observation, at);
             }
         };
         let (listed, ()) = futures::join!(listing, taking_in);

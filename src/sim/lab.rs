@@ -1,7 +1,7 @@
 //! A whole small world on one machine: embedded cluster, bare remote, and the shipped engine between them.
 //!
-//! The demo and the flow tests use it. Assumptions: a current-thread runtime with a paused clock; Git runs in the
-//! blocking pool, for which such a clock waits.
+//! The demo and the tests of the commands use it. Assumptions: a current-thread runtime with a paused clock. Git runs on
+//! its thread, so that equal seeds and pushes give equal times, orders and commits.
 
 use std::{
     collections::BTreeMap,
@@ -83,7 +83,7 @@ impl Lab {
         let ports = Ports {
             kube: self.cluster.client(),
             remotes,
-            threads: Threads::Pool,
+            threads: Threads::Caller,
             clock: self.clock,
             dice: Dice::new(seed),
         };

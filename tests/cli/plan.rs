@@ -3,13 +3,7 @@
 use serde_json::Value;
 use trunkline::api::status::Outcome;
 
-use super::scene::{EXAMPLE, Scene, VARYING, declares};
-
-macro_rules! golden {
-    ($text:expr) => {
-        insta::with_settings!({filters => VARYING}, { insta::assert_snapshot!($text) })
-    };
-}
+use super::scene::{EXAMPLE, Scene, declares};
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_would_run_names_nodes_rounds_and_time_with_its_assumptions() {
@@ -21,7 +15,7 @@ async fn an_upgrade_that_would_run_names_nodes_rounds_and_time_with_its_assumpti
         &EXAMPLE
             .replace("maxParallel: 3", "maxParallel: 1\n  nodeSelector: {kubernetes.io/hostname: node-004}"),
     );
-    golden!(
+    insta::assert_snapshot!(
         scene.shown(&["plan", "calico.yaml"])
             + &scene.shown(&["plan", "narrow.yaml", "--node-seconds", "90"])
     );
@@ -60,7 +54,7 @@ async fn what_is_refused_says_why_and_fails_and_what_waits_does_not() {
     scene.file("paused.yaml", &EXAMPLE.replace("maxParallel: 3", "maxParallel: 3\n  paused: true"));
     scene.file("two.yaml", &format!("{EXAMPLE}---\n{}", declares("v3.28.1")));
     let files = ["far.yaml", "provider.yaml", "invalid.yaml", "service.yaml", "paused.yaml", "two.yaml"];
-    golden!(files.map(|file| scene.shown(&["plan", file])).concat());
+    insta::assert_snapshot!(files.map(|file| scene.shown(&["plan", file])).concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +73,7 @@ async fn what_runs_already_is_nothing_to_do() {
     let under_way = scene.shown(&["plan", "next.yaml"]) + &scene.shown(&["plan", "same.yaml"]);
     scene.until_ended(Outcome::Completed).await;
     let completed = scene.shown(&["plan", "next.yaml"]) + &scene.shown(&["plan", "same.yaml"]);
-    golden!(fresh + &declared + &under_way + &completed);
+    insta::assert_snapshot!(fresh + &declared + &under_way + &completed);
 }
 
 #[tokio::test(start_paused = true)]

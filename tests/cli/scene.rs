@@ -141,11 +141,3 @@ pub(super) fn trunkline() -> Command {
 pub(super) fn declares(version: &str) -> String {
     EXAMPLE.replace("calico-upgrade-v3.28", "calico").replace("v3.28.0", version)
 }
-
-/// What differs from run to run, for golden texts.
-pub(super) const VARYING: [(&str, &str); 4] = [
-    (r"\b[0-9a-f]{16}\b", "[attempt]"),
-    (r"\b(sha1|main)(:| at )[0-9a-f]{7}\b", "$1$2[commit]"),
-    (r"by main@sha1:[0-9a-f]{7}", "by main@sha1:[commit]"),
-    (r"\(commit [0-9a-f]{7}\)", "(commit [commit])"),
-];

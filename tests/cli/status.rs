@@ -6,13 +6,7 @@ use trunkline::{
     sim::model::fault::{Fault, FaultKind},
 };
 
-use super::scene::{EXAMPLE, Scene, VARYING, declares};
-
-macro_rules! golden {
-    ($text:expr) => {
-        insta::with_settings!({filters => VARYING}, { insta::assert_snapshot!($text) })
-    };
-}
+use super::scene::{EXAMPLE, Scene, declares};
 
 fn bad_agent() -> Fault {
     Fault::new(FaultKind::CrashLoops).with_image("v3.28.0").on_first(1)
@@ -25,7 +19,9 @@ async fn a_canary_is_shown_with_what_it_waits_for_and_until_when() {
     scene.push(EXAMPLE, "Upgrade Calico");
     scene.until(|status| status.waiting_for.iter().any(|why| why.reason == "Observing")).await;
     scene.wait(300).await;
-    golden!(scene.shown(&["status"]) + &scene.shown(&["explain", "cniup/calico-upgrade-v3.28"]));
+    insta::assert_snapshot!(
+        scene.shown(&["status"]) + &scene.shown(&["explain", "cniup/calico-upgrade-v3.28"])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +30,7 @@ async fn a_completed_rollout_is_shown_and_json_has_absolute_times() {
     scene.start().await;
     scene.push(EXAMPLE, "Upgrade Calico");
     scene.until_ended(Outcome::Completed).await;
-    golden!(scene.shown(&["status", "calico-upgrade-v3.28"]) + &scene.shown(&["explain"]));
+    insta::assert_snapshot!(scene.shown(&["status", "calico-upgrade-v3.28"]) + &scene.shown(&["explain"]));
     let output = scene.run(&["status", "--output", "json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["objects"][0]["phase"], "Completed");
@@ -58,7 +54,7 @@ async fn a_failed_canary_is_shown_with_its_evidence_and_planned_again_only_with_
     scene.file("again.yaml", &again);
     let token = "metadata:\n  annotations:\n    trunkline.dev/retry: \"second try\"\n";
     scene.file("token.yaml", &again.replace("metadata:\n", token));
-    golden!(
+    insta::assert_snapshot!(
         during
             + &scene.shown(&["status"])
             + &scene.shown(&["explain"])
@@ -75,7 +71,9 @@ async fn manifests_of_first_contact_and_broken_ones_are_told_with_the_ways_out()
     scene.push(&format!("{EXAMPLE}  targetVersion: v3.28.1\n"), "Break it");
     scene.wait(30).await;
     scene.file("old.yaml", EXAMPLE);
-    golden!(scene.shown(&["status"]) + &scene.shown(&["explain"]) + &scene.shown(&["plan", "old.yaml"]));
+    insta::assert_snapshot!(
+        scene.shown(&["status"]) + &scene.shown(&["explain"]) + &scene.shown(&["plan", "old.yaml"])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +83,7 @@ async fn an_unknown_name_is_an_error_with_the_nearest_one() {
     let empty = scene.shown(&["status"]) + &scene.shown(&["status", "calico"]);
     scene.push(&declares("v3.27.2"), "Declare what runs");
     scene.until_ended(Outcome::AlreadyRuns).await;
-    golden!(
+    insta::assert_snapshot!(
         empty
             + &scene.shown(&["status", "calcio"])
             + &scene.shown(&["explain", "svcup/calico"])

@@ -5,9 +5,10 @@
 
 use std::{path::Path, process::Command};
 
-use regex::Regex;
-
 use super::scene::Scene;
+
+/// Lines of each text that a difference shows.
+const DIFFERING: usize = 12;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 
@@ -54,9 +55,19 @@ async fn run(folder: &Path, command: &str, scene: &mut Scene) -> String {
     String::new()
 }
 
-/// Commits are named after their content and time, so they differ.
-fn comparable(text: &str) -> String {
-    Regex::new(r"\b[0-9a-f]{7}\b").unwrap().replace_all(text, "[commit]").into_owned()
+/// Lines between what both texts begin and end with; empty when they are equal.
+fn difference(was: &str, is: &str) -> String {
+    let (mut was, mut is): (Vec<&str>, Vec<&str>) = (was.lines().collect(), is.lines().collect());
+    while was.last().is_some() && was.last() == is.last() {
+        was.pop();
+        is.pop();
+    }
+    let same = was.iter().zip(&is).take_while(|(was, is)| was == is).count();
+    let lines = |sign: char, lines: &[&str]| {
+        lines.iter().take(DIFFERING).map(|line| format!("{sign} {line}\n")).collect::<String>()
+    };
+    let (was, is) = (lines('-', &was[same..]), lines('+', &is[same..]));
+    if was.is_empty() && is.is_empty() { String::new() } else { format!("line {}:\n{was}{is}", same + 1) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,9 +86,13 @@ async fn the_first_rollout_goes_as_its_transcript_says() {
         std::fs::write(&path, now).unwrap();
         return;
     }
-    assert_eq!(
-        comparable(&now),
-        comparable(&transcript),
-        "run the tests with UPDATE_GENERATED=1 if it is right"
-    );
+    let difference = difference(&transcript, &now);
+    assert!(difference.is_empty(), "run the tests with UPDATE_GENERATED=1 if it is right; from {difference}");
+}
+
+#[test]
+fn a_difference_is_told_by_the_lines_between() {
+    assert_eq!(difference("a\nb\n", "a\nb\n"), "");
+    assert_eq!(difference("a\nb\nc\nd\n", "a\nB\nc\nd\n"), "line 2:\n- b\n+ B\n");
+    assert_eq!(difference("a\n", "a\na\n"), "line 1:\n+ a\n");
 }

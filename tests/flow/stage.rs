@@ -109,7 +109,7 @@ impl Stage {
     pub(crate) async fn kill(&self, engine: JoinHandle<()>) {
         engine.abort();
         let _ = engine.await;
-        // A paused clock waits for Git's blocking calls.
+        // Its feeds, workers and effects end with it, each when it is polled next.
         self.pass(1).await;
     }
 
@@ -131,7 +131,7 @@ impl Stage {
         let ports = Ports {
             kube: self.cluster.client(),
             remotes: BTreeMap::from([(RepoName::new("platform"), remote)]),
-            threads: Threads::Pool,
+            threads: Threads::Caller,
             clock: self.clock,
             dice: Dice::new(1),
         };

@@ -36,9 +36,8 @@ async fn a_typed_list_and_a_list_over_http_give_one_world() {
         for observation in model.relist() {
             typed.apply(observation, now);
         }
-        let clock = Clock::embedded(now);
-        let cluster = EmbeddedCluster::new(model, clock);
-        let served = snapshot(&cluster.client(), "trunkline-system", clock).await.unwrap();
+        let cluster = EmbeddedCluster::new(model, Clock::embedded(now));
+        let served = snapshot(&cluster.client(), "trunkline-system", now).await.unwrap();
         assert_eq!(typed.nodes, served.nodes);
         assert_eq!(typed.pods, served.pods);
         assert_eq!(typed.pods_by_owner, served.pods_by_owner);

@@ -227,7 +227,7 @@ impl<'l> Eyes<'l> {
             self.accepted = self.ledger_stands();
         }
         if changed && self.screen.wants_tree() {
-            let world = observe::snapshot(&self.lab.cluster.client(), NAMESPACE, self.lab.clock).await;
+            let world = observe::snapshot(&self.lab.cluster.client(), NAMESPACE, now).await;
             if let Ok(world) = world {
                 self.screen.tree(StatusReport::of(&world, None).text(now));
             }

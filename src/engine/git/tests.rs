@@ -118,7 +118,7 @@ impl Bench {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_before_the_accepted_revision_is_known_and_all_again_when_it_moves() {
-    let mut bench = Bench::new(Script::default(), Threads::Pool);
+    let mut bench = Bench::new(Script::default(), Threads::Caller);
     bench.clock.sleep_until(Timestamp::from_second(3600).unwrap()).await;
     assert!(bench.script.0.lock().unwrap().asked.is_empty());
     bench.since.send(Since::Accepted(None)).unwrap();
@@ -130,7 +130,7 @@ async fn nothing_is_read_before_the_accepted_revision_is_known_and_all_again_whe
 
 #[tokio::test(start_paused = true)]
 async fn looks_come_at_the_interval_and_at_once_when_asked_for() {
-    let mut bench = Bench::new(Script::default(), Threads::Pool);
+    let mut bench = Bench::new(Script::default(), Threads::Caller);
     bench.since.send(Since::Accepted(None)).unwrap();
     bench.next().await;
     bench.next().await;
@@ -143,7 +143,7 @@ async fn looks_come_at_the_interval_and_at_once_when_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repository_that_cannot_be_read_is_asked_ever_less_often_and_keeps_what_was_read() {
-    let mut bench = Bench::new(Script::default(), Threads::Pool);
+    let mut bench = Bench::new(Script::default(), Threads::Caller);
     bench.since.send(Since::Accepted(None)).unwrap();
     bench.next().await;
     let gone = || Err(GitError::Unreachable("no route".to_owned()));
@@ -164,7 +164,7 @@ async fn a_repository_that_cannot_be_read_is_asked_ever_less_often_and_keeps_wha
 
 #[tokio::test(start_paused = true)]
 async fn every_end_of_a_push_has_its_outcome() {
-    let bench = Bench::new(Script::default(), Threads::Pool);
+    let bench = Bench::new(Script::default(), Threads::Caller);
     bench.script.0.lock().unwrap().pushes.extend([
         Ok(Pushed::Refused("hook: no".to_owned())),
         Ok(Pushed::Refused("hook: no".to_owned())),
@@ -190,7 +190,7 @@ async fn every_end_of_a_push_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_thread_of_its_own_works_as_the_pool_does() {
+async fn a_thread_of_its_own_works_as_the_caller_does() {
     let mut bench = Bench::new(Script::default(), Threads::Own);
     bench.since.send(Since::Accepted(None)).unwrap();
     assert_eq!(bench.next().await.tracked.unwrap().head, Some(Oid::new("c1")));

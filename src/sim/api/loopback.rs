@@ -11,10 +11,9 @@ use std::{
     thread::JoinHandle,
 };
 
-use http::{HeaderValue, Request, Uri, header::DATE, uri::PathAndQuery};
+use http::{Request, Uri, uri::PathAndQuery};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use jiff::fmt::rfc2822::DateTimePrinter;
 use ring::rand::SecureRandom;
 use tokio::sync::oneshot;
 
@@ -124,13 +123,7 @@ async fn accept(listener: TcpListener, service: ApiService, prefix: String) -> i
             async move {
                 let Some(inner) = inner else { return Ok(failed(&Failure::Unauthorized)) };
                 *request.uri_mut() = inner;
-                // The time of the cluster, not of this machine.
-                let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&service.now()).ok();
-                let date = date.and_then(|date| HeaderValue::try_from(date).ok());
-                service.answer(request).await.map(|mut response| {
-                    response.headers_mut().extend(date.map(|date| (DATE, date)));
-                    response
-                })
+                service.answer(request).await
             }
         });
         tokio::spawn(async move {

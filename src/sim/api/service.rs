@@ -12,6 +12,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{HeaderValue, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::Value;
 
 use super::{
@@ -64,13 +65,21 @@ impl ApiService {
         Self(shared)
     }
 
-    /// The present of the cluster.
-    pub(super) fn now(&self) -> jiff::Timestamp {
-        self.0.now()
-    }
-
     /// Answers one request; an error is a connection that breaks.
     pub async fn answer<B>(self, request: Request<B>) -> io::Result<Response<Reply>>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: std::fmt::Display,
+    {
+        let mut answer = self.reply(request).await?;
+        // The time of the cluster, not of this machine.
+        let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&self.0.now()).ok();
+        let date = date.and_then(|date| HeaderValue::try_from(date).ok());
+        answer.headers_mut().extend(date.map(|date| (header::DATE, date)));
+        Ok(answer)
+    }
+
+    async fn reply<B>(&self, request: Request<B>) -> io::Result<Response<Reply>>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: std::fmt::Display,
