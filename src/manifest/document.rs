@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     Code, Declaration, Severity, Spec, nearest, rules,
     source::Source,
-    tree::{Fault, Node},
+    tree::{Fault, Kind, Node},
     wish::Wish,
 };
 use crate::api::{
@@ -55,7 +55,8 @@ pub(super) fn check(root: &Node, source: &Source<'_>, path: &str, index: usize) 
     let text = |name: &str| root.find(name).and_then(|entry| entry.value.text());
     let written = root.entries().iter().filter(|entry| entry.key.text() == Some("apiVersion"));
     if !written.filter_map(|entry| entry.value.text()).chain(text("apiVersion")).any(is_ours) {
-        return stranger(root, text("apiVersion"), text("kind")?);
+        let kind = text("kind")?;
+        return list(root, kind).or_else(|| stranger(root, text("apiVersion"), kind));
     }
     let kind = KINDS
         .into_iter()
@@ -111,6 +112,28 @@ fn blurs_identity(fault: &Fault, source: &Source<'_>) -> bool {
     let key = source.text().get(fault.span.clone()).unwrap_or_default().trim_matches(['"', '\'']);
     let identifies = ["apiVersion", "kind", "metadata", "name", "namespace"].contains(&key);
     fault.code == Code::Budget || (fault.code == Code::DuplicateKey && identifies)
+}
+
+/// Manifests of ours in the items of a `List`, as `kubectl get -o yaml` prints them.
+fn list(root: &Node, kind: &str) -> Option<Checked> {
+    let Kind::List { items, .. } = &root.find("items").filter(|_| kind == "List")?.value.content.kind else {
+        return None;
+    };
+    let ours =
+        |item: &&Node| item.find("apiVersion").and_then(|entry| entry.value.text()).is_some_and(is_ours);
+    let first = items.iter().find(ours)?;
+    let at = first.span.start..first.span.start;
+    let count = items.iter().filter(ours).count();
+    let message = format!("{count} of the items of this `List` are for trunkline, which does not read lists");
+    let fault = Fault::new(at.clone(), Code::NotSupported, message)
+        .help("make each item a document of its own, with `---` between them");
+    Some(Checked {
+        key: None,
+        named: at,
+        hides: true,
+        declaration: None,
+        faults: vec![(Severity::Error, fault)],
+    })
 }
 
 /// Our kind in a group that is not ours, or in none, is probably a slip; it is ignored all the same.

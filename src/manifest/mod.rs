@@ -4,6 +4,7 @@ mod diagnostic;
 mod document;
 pub mod edit;
 mod flow;
+mod label;
 mod nearest;
 mod parse;
 mod rules;

@@ -5,10 +5,17 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{
-    Code, nearest,
+    Code, label, nearest,
     tree::{Fault, Node},
 };
-use crate::api::{ClaimKey, ClaimKind, names::RETRY, schema::FieldPath};
+use crate::api::{
+    ClaimKey, ClaimKind,
+    names::{HOLD, PATH, REPOSITORY, REQUESTED_AT, RETRY, REVISION, WISH},
+    schema::FieldPath,
+};
+
+/// Most bytes of a name: `<name>.yaml` on the status branch must fit the 255 of a file system.
+const MAX_NAME: usize = 250;
 
 /// Fields of `metadata` that Kubernetes knows.
 const METADATA: [&str; 15] = [
@@ -57,7 +64,12 @@ pub(super) fn identity(
     match name {
         Some(name) if !is_subdomain(name) => {
             let message = format!("`{name}` is no valid name");
-            let help = "use small letters, digits, `-` and `.`, at most 253, a letter or digit at both ends";
+            let help = "use small letters, digits, `-` and `.`, at most 250, a letter or digit at both ends";
+            faults.push(bad(root, &["metadata", "name"], message).help(help));
+        }
+        Some(name) if name.len() > MAX_NAME => {
+            let message = format!("the name has {} characters, at most {MAX_NAME} are possible", name.len());
+            let help = "shorten it: its status is written to Git as a file of this name";
             faults.push(bad(root, &["metadata", "name"], message).help(help));
         }
         None if faults.is_empty() => {
@@ -186,10 +198,28 @@ pub(super) fn spec(kind: ClaimKind, root: &Node, value: &Value) -> Vec<Fault> {
                 let fault = Fault::new(place(root, &["spec", "targetVersion"]), Code::OutOfRange, message);
                 faults.push(fault.help("use letters, digits, `.`, `_`, `-` and `+`, such as `v3.28.0`"));
             }
+            faults.extend(selector(root, value, &["spec", "nodeSelector"]));
+            faults.extend(selector(root, value, &["spec", "canary", "nodeLabels"]));
         }
-        ClaimKind::ServiceUpgrade => faults.extend(canary_service(root, value)),
+        ClaimKind::ServiceUpgrade => {
+            faults.extend(canary_service(root, value));
+            faults.extend(selector(root, value, &["spec", "targetService", "selector"]));
+        }
     }
     faults
+}
+
+/// Labels that no node and no pod can have.
+fn selector(root: &Node, value: &Value, keys: &[&str]) -> Vec<Fault> {
+    let pointer = format!("/{}", keys.join("/"));
+    let labels = value.pointer(&pointer).and_then(Value::as_object);
+    let wrong = labels.into_iter().flatten().filter_map(|(key, value)| {
+        let (message, help) = label::wrong(key, value)?;
+        let at = root.locate(&path(keys).key(key));
+        let span = at.key.map_or(root.span.start..root.span.start, |key| key.span.clone());
+        Some(Fault::new(span, Code::OutOfRange, format!("{}: {message}", keys.join("."))).help(help))
+    });
+    wrong.collect()
 }
 
 /// The canary Service's name must fit, and the weights on the way must rise.
@@ -224,14 +254,43 @@ fn canary_service(root: &Node, value: &Value) -> Vec<Fault> {
 
 /// What is worth a look in a document that is used all the same.
 pub(super) fn remarks(root: &Node) -> Vec<Fault> {
-    let status = root.find("status").map(|entry| entry.key.span.clone());
-    status
-        .map(|at| {
-            Fault::new(at, Code::Suspicious, "`status` in a manifest is ignored")
-                .help("remove it; trunkline writes the status of the object")
-        })
-        .into_iter()
-        .collect()
+    let status = root.find("status").map(|entry| {
+        Fault::new(entry.key.span.clone(), Code::Suspicious, "`status` in a manifest is ignored")
+            .help("remove it; trunkline writes the status of the object")
+    });
+    let annotations = root.find("metadata").and_then(|entry| entry.value.find("annotations"));
+    let annotations = annotations.map_or(&[][..], |entry| entry.value.entries());
+    let idle = annotations.iter().filter_map(|entry| {
+        let name = entry.key.text().filter(|name| name.starts_with("trunkline.dev/"))?;
+        let (why, help) = without_effect(name, entry.value.text())?;
+        Some(Fault::new(entry.key.span.clone(), Code::Suspicious, format!("`{name}` {why}")).help(help))
+    });
+    status.into_iter().chain(idle).collect()
+}
+
+/// Why one of our annotations has no effect in a manifest, and what to do; none if it has.
+fn without_effect(name: &str, value: Option<&str>) -> Option<(&'static str, String)> {
+    let here = "has no effect in a manifest";
+    match name {
+        RETRY if value == Some("") => {
+            Some(("is empty, so it is no token", "write a word not used before".to_owned()))
+        }
+        RETRY => None,
+        HOLD => Some((
+            here,
+            "commit `paused: true`, or put the annotation on the custom resource with `kubectl annotate`"
+                .to_owned(),
+        )),
+        REQUESTED_AT => Some((here, "put it on the custom resource with `kubectl annotate`".to_owned())),
+        REPOSITORY | PATH | REVISION | WISH => {
+            Some((here, "remove it; trunkline writes it on the custom resource".to_owned()))
+        }
+        _ => {
+            let meant = nearest(name, [RETRY]).map(|meant| format!("did you mean `{meant}`?"));
+            let help = meant.unwrap_or_else(|| format!("the only one that has is `{RETRY}`"));
+            Some((here, help))
+        }
+    }
 }
 
 /// RFC 1123 label: at most 63 of small letters, digits and `-`, a letter or digit at both ends.
@@ -244,7 +303,7 @@ fn is_label(text: &str) -> bool {
 }
 
 /// RFC 1123 subdomain: labels with dots between, at most 253 together.
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|part| {
             !part.is_empty()

@@ -47,6 +47,13 @@ pub fn normalise(version: &str) -> String {
     }
 }
 
+/// A version as the manifest would write it: with a leading `v` if the one in `manifest` has it, else without.
+pub fn written_like(version: &str, manifest: &str) -> String {
+    let (version, model) = (normalise(version), manifest.trim());
+    let mark = model.strip_suffix(&normalise(model)).unwrap_or_default();
+    if version.starts_with(|c: char| c.is_ascii_digit()) { format!("{mark}{version}") } else { version }
+}
+
 impl Wish {
     /// The wish of a `CNIUpgrade`.
     pub fn of_cni(spec: &CniUpgradeSpec) -> Self {

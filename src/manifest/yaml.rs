@@ -100,14 +100,34 @@ pub fn parse(chunk: &str, base: usize) -> Result<Option<Node>, Fault> {
     };
     let mut builder = Builder { text: chunk, base, ..Builder::default() };
     for event in Parser::new_from_str_with_options(chunk, options) {
-        let (event, span) = event.map_err(|error| syntax(&error, base, chunk.len()))?;
+        let (event, span) = event.map_err(|error| syntax(&error, base, chunk))?;
         builder.take(event, &span)?;
     }
     Ok(builder.root)
 }
 
-fn syntax(error: &ScanError, base: usize, length: usize) -> Fault {
-    let at = base + error.marker().byte_offset().unwrap_or(length);
+/// The first tab among the blanks that open a line, from the line of `at` on.
+fn indented_by_tab(chunk: &str, at: usize) -> Option<usize> {
+    let start = chunk.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let mut line_at = start;
+    for line in chunk.get(start..)?.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(tab) = line.get(..indent).and_then(|blanks| blanks.find('\t')) {
+            return Some(line_at + tab);
+        }
+        line_at += line.len();
+    }
+    None
+}
+
+fn syntax(error: &ScanError, base: usize, chunk: &str) -> Fault {
+    let at = error.marker().byte_offset().unwrap_or(chunk.len());
+    // The parser names where the scalar before the tab began, or what comes after it.
+    if let Some(tab) = error.info().contains("tab").then(|| indented_by_tab(chunk, at)).flatten() {
+        let fault = Fault::new(base + tab..base + tab + 1, Code::Syntax, "a tab in the indentation");
+        return fault.help("YAML is indented with blanks only");
+    }
+    let at = base + at;
     let code = match error.kind() {
         ErrorKind::RecursionLimitExceeded
         | ErrorKind::TooManyComments

@@ -212,9 +212,19 @@ fn a_container_that_the_profile_needs_and_the_template_lacks_is_refused() {
 
 #[test]
 fn a_target_that_is_no_version_is_refused() {
-    for text in
-        ["", "latest", "v3", "3.28", "3.28.0.1", "3.x.0", "+3.28.0", "3.28.0-", "3.28.0-a..b", "3.28.0 b"]
-    {
+    for text in [
+        "",
+        "latest",
+        "v3",
+        "3.28",
+        "3.28.0.1",
+        "3.x.0",
+        "+3.28.0",
+        "3.28.0-",
+        "3.28.0-a..b",
+        "3.28.0 b",
+        "v03.28.0",
+    ] {
         let refusal = calico().images(&template(&[], &[]), text).unwrap_err();
         assert!(matches!(refusal, Refusal::VersionUnreadable { .. }), "{text}: {refusal:?}");
     }

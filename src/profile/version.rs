@@ -37,7 +37,7 @@ impl Version {
             Some((core, pre)) => (core, Stage::PreRelease(identifiers(pre)?)),
             None => (text.as_str(), Stage::Release),
         };
-        let mut parts = core.split('.').map(number);
+        let mut parts = core.split('.').map(part);
         let core = (parts.next()??, parts.next()??, parts.next()??);
         parts.next().is_none().then_some(Self { core, stage })
     }
@@ -47,6 +47,11 @@ impl Version {
         let ((major, minor, _), (other_major, other_minor, _)) = (self.core, other.core);
         (major == other_major).then(|| other_minor.checked_sub(minor)).flatten()
     }
+}
+
+/// A number without leading zeros, as semantic versioning wants it: `v3.08.0` is the tag of no image.
+fn part(text: &str) -> Option<u64> {
+    (text == "0" || !text.starts_with('0')).then(|| number(text)).flatten()
 }
 
 /// Digits only: `+1` and blanks, which integers accept, are no part of a version.

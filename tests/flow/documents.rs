@@ -50,7 +50,7 @@ async fn a_good_manifest_runs_beside_bad_ones_and_each_of_them_is_told_with_its_
     stage.until_so("the problems are told", 5, |stage| stage.told("README.md").contains("Problems")).await;
     let page = stage.told("README.md").replace('\\', "");
     for place in [
-        "tab.yaml:6:18",
+        "tab.yaml:7:1",
         "unknown.yaml:11:3",
         "duplicate.yaml:12:3",
         "typed.yaml:11:16",

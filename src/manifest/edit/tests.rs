@@ -313,11 +313,11 @@ proptest! {
 }
 
 fn wishes() -> impl Strategy<Value = PutBack> {
-    let word = "[a-z]{1,6}|yes|0644|ü: x";
+    let word = "[a-z]{1,6}|yes|0644|1e3|null";
     (
         "[0-9]\\.[0-9]{1,2}(\\.[0-9])?",
-        proptest::option::of("[a-z]{1,6}"),
-        proptest::collection::btree_map("[a-z/]{1,6}|on|1", word, 0..3),
+        proptest::option::of("[a-z]{1,6}|ü: x|yes"),
+        proptest::collection::btree_map("([a-z]{1,3}/)?[a-z]{1,3}|on|1", word, 0..3),
     )
         .prop_map(|(target_version, provider, node_selector)| PutBack::Wish {
             wish: Wish::Cni { provider, target_version, node_selector },
