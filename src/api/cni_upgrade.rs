@@ -22,7 +22,7 @@ use super::status::{
     status = "CniUpgradeStatus",
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Progress","type":"string","jsonPath":".status.progress"}"#,
-    printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.targetVersion"}"#,
+    printcolumn = r#"{"name":"Target","type":"string","jsonPath":".status.targetVersion"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".metadata.annotations.trunkline\\.dev/revision"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,

@@ -115,6 +115,7 @@ impl ClusterArgs {
 
     async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        super::must_exist(&self.kubeconfig)?;
         if let Some(path) = &self.kubeconfig {
             let file = Kubeconfig::read_from(path)
                 .map_err(|error| anyhow!("{} is no usable kubeconfig: {}", path.display(), root(error)))?;

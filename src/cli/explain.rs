@@ -13,7 +13,6 @@ use crate::{
     profile,
     report::explain::{Explanation, Gate},
     rollout::{self, Case, Now},
-    world::ClaimStatus,
 };
 
 #[derive(Debug, clap::Args)]
@@ -38,20 +37,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let now = Now { at, epoch: i64::MAX };
         let gates = rollout::gates(&case, &key, now).iter().map(Gate::from).collect();
         let decision = rollout::decide_one(&case, &key, now);
-        let status = world.claims.get(&key).map(|claim| &claim.is.status);
-        let phase = match status {
-            Some(ClaimStatus::Cni(status)) => status.phase.as_str(),
-            Some(ClaimStatus::Service(_) | ClaimStatus::Unreadable(_) | ClaimStatus::None) | None => {
-                "not started"
-            }
-        };
-        let mut explanation = Explanation::new(key, phase, gates, &decision.waiting, &decision.refusals);
-        // The daemon has watched for longer than one look, so its word on what it waits for is the better one.
-        if let Some(ClaimStatus::Cni(status)) = status {
-            explanation.waiting_for.clone_from(&status.waiting_for);
-        }
+        let explanation = Explanation::new(&world, &key, gates, &decision.waiting, &decision.refusals);
         match args.output {
-            Form::Text => print::text(explanation.text()),
+            Form::Text => print::text(explanation.text(now.at, print::paint())),
             Form::Json => print::line(serde_json::to_string_pretty(&explanation)?),
         }
         Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ mod run;
 mod status;
 mod validate;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -20,6 +20,11 @@ use crate::telemetry::{self, LogFormat};
 
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
+
+/// Wrong usage that only shows once files or the cluster were looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
 
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", version, about, max_term_width = 110)]
@@ -78,8 +83,16 @@ pub fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        ExitCode::FAILURE
+        if error.is::<Usage>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     })
+}
+
+/// A path that is not there is a slip on the command line.
+fn must_exist<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Usage> {
+    match paths.into_iter().find(|path| !path.exists()) {
+        Some(path) => Err(Usage(format!("{} does not exist", path.display()))),
+        None => Ok(()),
+    }
 }
 
 /// Runs a command that only reads.

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{anyhow, bail};
 
+use super::Usage;
 use crate::{
     api::{ClaimKey, ClaimKind},
-    manifest::nearest,
+    manifest::{Severity, nearest},
+    report::problems::place,
     world::World,
 };
 
@@ -16,7 +18,7 @@ pub(super) struct ObjectArgs {
     /// The object: `NAME` or `KIND/NAME`, such as `calico` or `cniup/calico`.
     #[arg(value_name = "[KIND/]NAME")]
     name: Option<String>,
-    /// Namespace of the object, for a ServiceUpgrade.
+    /// Namespace, for ServiceUpgrades; a CNIUpgrade has none.
     #[arg(short, value_name = "NAMESPACE")]
     namespace_of_object: Option<String>,
 }
@@ -27,18 +29,26 @@ impl ObjectArgs {
         let Some(text) = &self.name else { return Ok(None) };
         let (kind, namespace, name) = self.parts(text)?;
         let known = known(world);
-        let fits = |key: &&ClaimKey| {
-            key.name == name
-                && kind.is_none_or(|kind| key.kind == kind)
-                && namespace
-                    .is_none_or(|namespace| key.namespace.as_deref().is_none_or(|own| own == namespace))
-        };
-        let found: Vec<&ClaimKey> = known.iter().filter(fits).collect();
-        match found.as_slice() {
-            [one] => Ok(Some((*one).clone())),
-            [] => Err(unknown(text, name, &known)),
-            several => bail!("{text} may be {}; name kind and namespace (-n)", list(several)),
+        let named = |key: &&ClaimKey| key.name == name && kind.is_none_or(|kind| key.kind == kind);
+        let within = |key: &&ClaimKey| namespace.is_none() || key.namespace.as_deref() == namespace;
+        let found: Vec<&ClaimKey> = known.iter().filter(named).filter(within).collect();
+        let everywhere = known.iter().filter(named).find(|key| key.namespace.is_none());
+        match (found.as_slice(), everywhere) {
+            ([one], _) => Ok(Some((*one).clone())),
+            ([], Some(key)) => {
+                Err(Usage(format!("{key} is in no namespace; leave the namespace out")).into())
+            }
+            ([], None) => Err(unknown(text, name, world, &known)),
+            (several, _) => {
+                let text = format!("{text} may be {}; name kind and namespace (-n)", list(several));
+                Err(Usage(text).into())
+            }
         }
+    }
+
+    /// The namespace to which a report without a named object is limited.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace_of_object.as_deref().filter(|_| self.name.is_none())
     }
 
     /// The object that is meant; without a name the only one there is.
@@ -47,10 +57,13 @@ impl ObjectArgs {
             return Ok(found);
         }
         let known = known(world);
-        match known.iter().collect::<Vec<_>>().as_slice() {
-            [one] => Ok((*one).clone()),
-            [] => bail!("nothing is declared"),
-            several => bail!("name the object: {}", list(several)),
+        let namespace = self.namespace();
+        let within = |key: &&ClaimKey| namespace.is_none() || key.namespace.as_deref() == namespace;
+        match (known.iter().filter(within).collect::<Vec<_>>().as_slice(), namespace) {
+            ([one], _) => Ok((*one).clone()),
+            ([], None) => bail!("nothing is declared{}", in_files(world)),
+            ([], Some(namespace)) => bail!("nothing is declared in namespace {namespace}"),
+            (several, _) => Err(Usage(format!("name the object: {}", list(several))).into()),
         }
     }
 
@@ -61,7 +74,7 @@ impl ObjectArgs {
             [name] => Ok((None, namespace, name)),
             [kind, name] => Ok((Some(kind_of(kind)?), namespace, name)),
             [kind, namespace, name] => Ok((Some(kind_of(kind)?), Some(namespace), name)),
-            _ => bail!("`{text}` is not NAME, KIND/NAME or KIND/NAMESPACE/NAME"),
+            _ => Err(Usage(format!("`{text}` is not NAME, KIND/NAME or KIND/NAMESPACE/NAME")).into()),
         }
     }
 }
@@ -71,7 +84,10 @@ fn kind_of(text: &str) -> anyhow::Result<ClaimKind> {
     match text.to_lowercase().as_str() {
         "cniupgrade" | "cniupgrades" | "cniup" => Ok(ClaimKind::CniUpgrade),
         "serviceupgrade" | "serviceupgrades" | "svcup" => Ok(ClaimKind::ServiceUpgrade),
-        _ => bail!("`{text}` is no kind; write cniupgrade (cniup) or serviceupgrade (svcup)"),
+        _ => {
+            let text = format!("`{text}` is no kind; write cniupgrade (cniup) or serviceupgrade (svcup)");
+            Err(Usage(text).into())
+        }
     }
 }
 
@@ -88,12 +104,30 @@ fn known(world: &World) -> BTreeSet<ClaimKey> {
         .collect()
 }
 
-fn unknown(text: &str, name: &str, known: &BTreeSet<ClaimKey>) -> anyhow::Error {
+fn unknown(text: &str, name: &str, world: &World, known: &BTreeSet<ClaimKey>) -> anyhow::Error {
     let near = nearest(name, known.iter().map(|key| key.name.as_str()));
+    let broken = in_files(world);
     match near.and_then(|near| known.iter().find(|key| key.name == near)) {
         Some(near) => anyhow!("nothing is known of {text}; did you mean {near}?"),
-        None if known.is_empty() => anyhow!("nothing is known of {text}: nothing is declared"),
-        None => anyhow!("nothing is known of {text}; known are {}", list(&known.iter().collect::<Vec<_>>())),
+        None if known.is_empty() => anyhow!("nothing is known of {text}: nothing is declared{broken}"),
+        None => {
+            let known = list(&known.iter().collect::<Vec<_>>());
+            anyhow!("nothing is known of {text}; known are {known}{broken}")
+        }
+    }
+}
+
+/// Where manifests have errors: what is looked for may stand there.
+fn in_files(world: &World) -> String {
+    let ledgers = world.ledgers.values().filter_map(|seen| seen.is.as_ref().ok());
+    let mut errors =
+        ledgers.flat_map(|ledger| &ledger.diagnostics).filter(|found| found.severity == Severity::Error);
+    match (errors.next(), errors.count()) {
+        (None, _) => String::new(),
+        (Some(one), 0) => format!("; {} has an error: {}", place(one), one.message),
+        (Some(one), more) => {
+            format!("; {} has an error: {} (`trunkline status` shows {more} more)", place(one), one.message)
+        }
     }
 }
 

@@ -33,10 +33,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(path) = args.paths.iter().find(|path| !path.exists()) {
-        eprintln!("error: {} does not exist", path.display());
-        return Ok(ExitCode::from(super::USAGE));
-    }
+    super::must_exist(&args.paths)?;
     let found = files::gather(&args.paths);
     let named: BTreeSet<String> =
         args.paths.iter().filter(|path| path.is_file()).map(|path| files::shown(path)).collect();
@@ -69,9 +66,9 @@ fn show(args: &Args, reading: &Reading, reports: &[PlanReport]) -> anyhow::Resul
             print::line(serde_json::to_string_pretty(&document)?);
         }
         Form::Text => {
-            print::text(output::findings(&reading.diagnostics, print::coloured()));
+            print::text(output::findings(&reading.diagnostics, print::paint()));
             for report in reports {
-                print::text(report.text());
+                print::text(report.text(print::paint()));
             }
             if reports.is_empty() {
                 print::line("Nothing is declared in these files.");

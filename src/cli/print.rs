@@ -8,6 +8,8 @@ use std::{
     process::exit,
 };
 
+use crate::report::paint::Paint;
+
 /// Exit code of a process that SIGPIPE ended, as shells count it.
 const PIPE: i32 = 128 + 13;
 
@@ -33,7 +35,8 @@ pub(super) fn on_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether colours are wanted; <https://no-color.org>: a variable that is set and not empty switches them off.
-pub(super) fn coloured() -> bool {
-    on_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+/// Colours for a terminal; <https://no-color.org>: a variable that is set and not empty switches them off.
+pub(super) fn paint() -> Paint {
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if wanted && on_terminal() { Paint::Coloured } else { Paint::Plain }
 }

@@ -53,8 +53,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn follow(args: &Args) -> anyhow::Result<()> {
+    super::must_exist([&args.config])?;
     let text = std::fs::read_to_string(&args.config)
-        .with_context(|| format!("{} cannot be read; name a file with --config", args.config.display()))?;
+        .with_context(|| format!("{} cannot be read", args.config.display()))?;
     // The file is checked before the cluster is asked for anything.
     Config::parse(&text, &args.namespace, "").with_context(|| args.config.display().to_string())?;
     let kube = args.cluster.client().await?;

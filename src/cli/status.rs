@@ -36,6 +36,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let view = args.cluster.open().await?;
         let (report, at) = args.look(&view).await?;
+        if args.object.namespace().is_some() {
+            eprintln!("note: -n leaves out CNIUpgrades, which are in no namespace");
+        }
         args.show(&report, at)?;
         if args.watch {
             args.follow(&view, report).await?;
@@ -47,6 +50,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 impl Args {
     async fn look(&self, view: &View) -> anyhow::Result<(StatusReport, Timestamp)> {
         let Seen { world, at } = view.look().await?;
+        if let Some(namespace) = self.object.namespace() {
+            return Ok((StatusReport::in_namespace(&world, namespace), at));
+        }
         let only = self.object.find(&world)?;
         Ok((StatusReport::of(&world, only.as_ref()), at))
     }
@@ -78,7 +84,7 @@ impl Args {
                 if self.watch && print::on_terminal() {
                     print::text("\x1b[H\x1b[2J");
                 }
-                print::text(report.text(at));
+                print::text(report.text(at, print::paint()));
                 if self.watch && !print::on_terminal() {
                     print::line("");
                 }

@@ -2,6 +2,7 @@
 
 pub(super) mod files;
 pub(super) mod output;
+mod refused;
 
 use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
@@ -33,19 +34,19 @@ enum Output {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(path) = args.paths.iter().find(|path| !path.exists()) {
-        eprintln!("error: {} does not exist", path.display());
-        return Ok(ExitCode::from(super::USAGE));
-    }
+    super::must_exist(&args.paths)?;
     let found = files::gather(&args.paths);
     // Who names a file wants to know what is wrong with it, whatever it holds.
     let named: BTreeSet<String> =
         args.paths.iter().filter(|path| path.is_file()).map(|path| files::shown(path)).collect();
     let mut reading = manifest::read(&found.files, &named);
     reading.diagnostics.extend(found.skipped);
+    reading
+        .diagnostics
+        .extend(reading.declarations.values().flat_map(|declared| refused::of(declared, &found.files)));
     reading.diagnostics.sort();
     let text = match args.output {
-        Output::Text => output::text(&reading, found.files.len(), print::coloured()),
+        Output::Text => output::text(&reading, found.files.len(), print::paint()),
         Output::Json => output::json(&reading, found.files.len())?,
         Output::Github => output::github(&reading, found.files.len()),
     };

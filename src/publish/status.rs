@@ -32,10 +32,14 @@ pub(super) const REFUSED: &str = "status";
 /// Wants the next status commit, if there is one and it is time for it.
 pub(super) fn want(view: &View<'_>, now: Timestamp, decision: &mut Decision) {
     let Some(seen) = view.status_branch() else { return };
-    let draft = Draft::of(view, seen);
+    let mut draft = Draft::of(view, seen);
     let changes = draft.changes(view, seen);
     if changes.is_empty() {
         return;
+    }
+    if draft.lines.is_empty() && changes.contains_key(LEDGER_FILE) {
+        let what = ledger_news(view.ledger, &seen.files);
+        draft.lines.push(Line { claim: None, what, detail: String::new() });
     }
     let branch = view.branch();
     let id = view.effect(StepName::PushStatus, None, branch.clone());
@@ -178,7 +182,7 @@ impl Draft {
                 self.urgent = true;
                 self.lines.insert(
                     0,
-                    Line { claim: Some(claim.clone()), what: file.phase().to_owned(), detail: detail(&file) },
+                    Line { claim: Some(claim.clone()), what: commit::standing(&file), detail: detail(&file) },
                 );
                 self.write(claim, *file);
             }
@@ -205,13 +209,14 @@ impl Draft {
     /// Says what is new about an object whose phase is the same, and whether that is told at once.
     fn note(&mut self, claim: &ClaimKey, before: Option<&StatusFile>, after: &StatusFile) {
         let news = news(before, after);
-        let urgent = !news.is_empty() || leapt(before, after);
+        let entered = before.is_none_or(|before| before.phase() != after.phase());
+        let urgent = entered || !news.is_empty() || leapt(before, after);
         self.urgent |= urgent;
-        let progress = after.cni().and_then(|status| status.progress.clone());
+        let standing = commit::standing(after);
         let what = match news.split_first() {
-            Some((one, [])) => one.clone(),
-            Some((one, more)) => format!("{one} and {} more", more.len()),
-            None => progress.unwrap_or_else(|| after.phase().to_owned()),
+            Some((one, [])) => format!("{standing}, {one}"),
+            Some((one, more)) => format!("{standing}, {one} and {} more", more.len()),
+            None => standing,
         };
         self.lines.push(Line { claim: Some(claim.clone()), what, detail: detail(after) });
     }
@@ -236,12 +241,8 @@ impl Draft {
             });
         } else if differ(PROBLEMS_FILE, &self.writes) {
             self.urgent = true;
-            let what = match problems.count() {
-                0 => "No problems any more".to_owned(),
-                1 => "1 problem".to_owned(),
-                many => format!("{many} problems"),
-            };
-            self.lines.push(Line { claim: None, what, detail: String::new() });
+            let (what, detail) = problems.headline();
+            self.lines.push(Line { claim: None, what, detail });
         }
         self.writes.insert(README.to_owned(), readme(cluster, &self.files, &problems, view.ledger));
         if let Ok(text) = yaml::write(&published_ledger(view.ledger)) {
@@ -291,13 +292,51 @@ fn published_ledger(ledger: &Ledger) -> Ledger {
     Ledger { states: Vec::new(), diagnostics: Vec::new(), more_diagnostics: 0, ..ledger.clone() }
 }
 
+fn ledger_on_branch(files: &Files) -> Option<Value> {
+    let blob = files.get(LEDGER_FILE)?;
+    yaml::typed::<Value>(std::str::from_utf8(&blob.bytes).ok()?).ok()
+}
+
+/// What is new in a ledger, in the words of its own keys: `Ledger: attempts of DaemonSet/kube-system/calico-node`.
+fn ledger_news(ledger: &Ledger, files: &Files) -> String {
+    fn keys(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        of.as_object().into_iter().flatten()
+    }
+    let wanted = serde_json::to_value(published_ledger(ledger)).map(without_revisions).unwrap_or_default();
+    let known = ledger_on_branch(files).map(without_revisions).unwrap_or_default();
+    let (mut news, mut rest) = (Vec::new(), Vec::new());
+    for (part, value) in keys(&wanted).filter(|(part, value)| known.get(*part) != Some(*value)) {
+        let named = ["objects", "targets"].contains(&part.as_str());
+        let parts = keys(value).filter(|_| named);
+        let changed =
+            parts.filter(|(name, entry)| known.get(part).and_then(|all| all.get(*name)) != Some(*entry));
+        for (name, entry) in changed {
+            let Some(before) = known.get(part).and_then(|all| all.get(name)) else {
+                news.push(name.clone());
+                continue;
+            };
+            let fields = keys(entry).filter(|(field, value)| before.get(*field) != Some(*value));
+            let fields: Vec<&str> = fields.map(|(field, _)| field.as_str()).collect();
+            // What else changes with a wish follows from it.
+            let fields = if fields.contains(&"wish") { vec!["wish"] } else { fields };
+            news.push(format!("{} of {name}", fields.join(", ")));
+        }
+        if !named {
+            rest.push(part.clone());
+        }
+    }
+    news.append(&mut rest);
+    match news.split_first() {
+        None => "Ledger".to_owned(),
+        Some((first, [])) => format!("Ledger: {first}"),
+        Some((first, more)) => format!("Ledger: {first} and {} more", more.len()),
+    }
+}
+
 /// Whether the published ledger differs in accepted and seen revisions at most.
 fn same_but_revisions(ledger: &Ledger, files: &Files) -> bool {
     let wanted = serde_json::to_value(published_ledger(ledger)).ok();
-    let published = files
-        .get(LEDGER_FILE)
-        .and_then(|blob| std::str::from_utf8(&blob.bytes).ok())
-        .and_then(|text| yaml::typed::<Value>(text).ok());
+    let published = ledger_on_branch(files);
     match (wanted, published) {
         (Some(wanted), Some(published)) => without_revisions(wanted) == without_revisions(published),
         (Some(_) | None, Some(_) | None) => false,
@@ -319,12 +358,9 @@ fn without_revisions(mut ledger: Value) -> Value {
     ledger
 }
 
-/// What is told at once: another phase, a node that failed, the end of an attempt.
+/// What is told at once beside another phase: a node that failed, the end of an attempt.
 fn news(before: Option<&StatusFile>, after: &StatusFile) -> Vec<String> {
     let mut news = Vec::new();
-    if before.is_none_or(|before| before.phase() != after.phase()) {
-        news.push(after.phase().to_owned());
-    }
     let Some(status) = after.cni() else { return news };
     let known = before.and_then(StatusFile::cni);
     let ended = |status: &CniUpgradeStatus| {

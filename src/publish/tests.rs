@@ -277,7 +277,7 @@ fn each_phase_is_a_commit_with_the_time_of_the_phase() {
         lab.claim(&calico(), went(phases));
         lab.now = at(60 * minute + 2);
         let phase = phases.last().unwrap().as_str();
-        assert_eq!(lab.drain(), [format!("CNIUpgrade/calico: {phase}")]);
+        assert_eq!(lab.drain(), [format!("CNIUpgrade/calico: {phase} 0/10 on 3.28.0")]);
         assert_eq!(lab.log.last().unwrap().at, at(60 * minute));
         assert!(lab.file("CNIUpgrade/calico.yaml").contains(&format!("phase: {phase}\n")));
     }
@@ -299,7 +299,11 @@ fn phases_missed_while_git_was_away_follow_in_order_one_commit_each() {
     lab.git().trouble = None;
     assert_eq!(
         lab.drain(),
-        ["CNIUpgrade/calico: Canary", "CNIUpgrade/calico: Rollback", "CNIUpgrade/calico: Failed"]
+        [
+            "CNIUpgrade/calico: Canary, target 3.28.0",
+            "CNIUpgrade/calico: Rollback, target 3.28.0",
+            "CNIUpgrade/calico: Failed 0/10 on 3.28.0"
+        ]
     );
     let times: Vec<Timestamp> = lab.log.iter().rev().take(3).map(|commit| commit.at).collect();
     assert_eq!(times, [at(240), at(180), at(120)]);
@@ -319,11 +323,11 @@ fn two_phases_in_one_moment_are_two_commits_a_second_apart() {
     status.transitions[1].at = at(60);
     lab.claim(&calico(), status);
     lab.now = at(60);
-    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: Pending");
+    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: Pending, target 3.28.0");
     assert_eq!(lab.step(), None);
     assert_eq!(lab.decide().recheck, Some(Duration::from_secs(1)));
     lab.now = at(61);
-    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: Canary");
+    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: Canary 0/10 on 3.28.0");
 }
 
 #[test]
@@ -334,7 +338,10 @@ fn all_objects_of_a_moment_are_in_one_commit_and_order_is_by_time() {
     lab.claim(&calico(), went(&[Pending, Canary]));
     lab.claim(&flannel, went(&[Pending]));
     lab.now = at(600);
-    assert_eq!(lab.drain(), ["CNIUpgrade/flannel: Pending and 1 more", "CNIUpgrade/calico: Canary"]);
+    assert_eq!(
+        lab.drain(),
+        ["CNIUpgrade/flannel: Pending 0/10 on 3.28.0 and 1 more", "CNIUpgrade/calico: Canary 0/10 on 3.28.0"]
+    );
 }
 
 #[test]
@@ -371,7 +378,7 @@ fn a_moved_revision_and_the_clocks_of_the_machine_alone_make_no_commit() {
     lab.now = at(9_000);
     assert_eq!(lab.wanted(), None);
     lab.ledger().targets.entry(agent()).or_default().tokens.push("again".to_owned());
-    assert_eq!(lab.drain(), ["Ledger"]);
+    assert_eq!(lab.drain(), ["Ledger: DaemonSet/kube-system/calico-node"]);
     assert!(lab.file("ledger.yaml").contains("accepted: c9"));
 }
 
@@ -392,12 +399,12 @@ fn small_progress_waits_a_minute_and_ten_percent_does_not() {
     status.upgraded_nodes = 10;
     status.progress = Some("10/100".to_owned());
     lab.claim(&calico(), status.clone());
-    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: 10/100");
+    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: RollingOut 10/100 on 3.28.0");
     status.upgraded_nodes = 11;
     lab.claim(&calico(), status);
     assert_eq!(lab.wanted(), None);
     lab.now = at(190);
-    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: 10/100");
+    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: RollingOut 10/100 on 3.28.0");
     assert_eq!(lab.log.last().unwrap().at, at(190));
 }
 
@@ -419,16 +426,19 @@ fn a_failed_node_the_end_of_an_attempt_and_a_problem_are_told_at_once() {
     });
     lab.claim(&calico(), status.clone());
     lab.now = at(123);
-    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: node n3 failed (AgentCrashLooping)");
+    assert_eq!(
+        lab.step().unwrap(),
+        "CNIUpgrade/calico: Canary 0/10 on 3.28.0, node n3 failed (AgentCrashLooping)"
+    );
     let attempt = status.attempt.as_mut().unwrap();
     attempt.outcome = Some(Outcome::Held);
     attempt.finished_at = Some(at(124));
     lab.claim(&calico(), status);
     lab.now = at(124);
-    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: attempt 1 Held");
+    assert_eq!(lab.step().unwrap(), "CNIUpgrade/calico: Canary 0/10 on 3.28.0, attempt 1 Held");
     lab.ledger().diagnostics.push(broken());
     lab.now = at(125);
-    assert_eq!(lab.step().unwrap(), "1 problem");
+    assert_eq!(lab.step().unwrap(), "1 problem: bad.yaml:3:5 Syntax");
     assert!(lab.file("README.md").starts_with("# prod-1\n\n## Problems\n\n- **bad.yaml:3:5** error: "));
     lab.ledger().diagnostics.clear();
     lab.now = at(126);
@@ -500,7 +510,7 @@ fn an_end_that_only_the_ledger_saw_is_told_before_the_file_goes() {
     lab.ledger().objects.clear();
     lab.ledger().targets.entry(agent()).or_default().attempts.push(ended(Outcome::Returned));
     lab.now = at(250);
-    assert_eq!(lab.drain(), ["CNIUpgrade/calico: Completed", "CNIUpgrade/calico: removed"]);
+    assert_eq!(lab.drain(), ["CNIUpgrade/calico: Completed, target 3.28.0", "CNIUpgrade/calico: removed"]);
 }
 
 #[test]
@@ -543,7 +553,10 @@ fn a_vanished_branch_starts_anew_with_the_phases_that_are_known() {
     lab.now = at(200);
     lab.drain();
     lab.git().status = Some(StatusBranch::default());
-    assert_eq!(lab.drain(), ["CNIUpgrade/calico: Pending and 1 more", "CNIUpgrade/calico: Canary"]);
+    assert_eq!(
+        lab.drain(),
+        ["CNIUpgrade/calico: Pending, target 3.28.0 and 1 more", "CNIUpgrade/calico: Canary 0/10 on 3.28.0"]
+    );
     assert!(lab.file("cluster.yaml").contains("cluster-uid"));
 }
 

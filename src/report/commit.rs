@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::escape::commit as harmless;
+use super::{escape::commit as harmless, status_file::StatusFile};
 use crate::{
     api::ClaimKey,
     mirror::{ATTEMPT_TRAILER, ledger::RollbackEntry},
@@ -25,7 +25,7 @@ const LISTED: usize = 50;
 pub struct Line {
     /// Object; absent for the repository as a whole.
     pub claim: Option<ClaimKey>,
-    /// What changed: a phase, a failed node, an outcome.
+    /// Where it stands and what is new: `Canary 1/10 on v3.28.0, node n1 failed (InitFailed)`.
     pub what: String,
     /// More about it; may be empty.
     pub detail: String,
@@ -40,9 +40,29 @@ impl Line {
     }
 }
 
-/// Message of a commit on the status branch: `CNIUpgrade/calico: Canary`.
+/// Where an object stands, in the few words of a subject: `Failed 0/10 on v3.28.0 (CanaryUnhealthy)`.
+pub fn standing(file: &StatusFile) -> String {
+    let mut text = file.phase().to_owned();
+    if let Some(status) = file.cni() {
+        match (&status.progress, &status.target_version) {
+            (Some(progress), Some(target)) => {
+                let _ = write!(text, " {progress} on {target}");
+            }
+            (None, Some(target)) => {
+                let _ = write!(text, ", target {target}");
+            }
+            (Some(_) | None, None) => {}
+        }
+    }
+    if let Some(reason) = file.reason() {
+        let _ = write!(text, " ({reason})");
+    }
+    text
+}
+
+/// Message of a commit on the status branch: `CNIUpgrade/calico: Canary 2/10 on v3.28.0`.
 pub fn status(prefix: &str, lines: &[Line]) -> String {
-    let first = lines.first().map_or_else(|| "Ledger".to_owned(), Line::text);
+    let first = lines.first().map_or_else(|| "Table of objects".to_owned(), Line::text);
     let more = lines.len().saturating_sub(1);
     let mut message = format!("{prefix}{first}");
     if more > 0 {

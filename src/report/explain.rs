@@ -1,19 +1,25 @@
 //! `trunkline explain NAME`: every gate with its verdict and evidence, then why nothing (more) is being done.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
+use jiff::Timestamp;
+
 use super::{
-    escape::line,
+    escape::{line, terminal},
+    paint::Paint,
+    problems::place,
+    tree::{ObjectReport, condition_line, ended_line, short},
     waiting::{refusal, waiting, waiting_for},
 };
 use crate::{
-    api::{ClaimKey, status::WaitingFor},
+    api::ClaimKey,
+    manifest::{Diagnostic, Severity},
+    mirror::ledger::{AttemptEntry, Ledger, RollbackEntry, RollbackState},
     rollout::{
         gate::{self, GateVerdict},
         waiting::{Refusal, Waiting},
     },
+    world::World,
 };
 
 /// Longest evidence of one gate, in characters.
@@ -74,59 +80,170 @@ pub struct Refused {
 }
 
 /// Everything that stands between an object and its next step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The object.
-    pub object: ClaimKey,
-    /// Its phase.
-    pub phase: String,
+    /// What is known of the object.
+    #[serde(flatten)]
+    pub known: ObjectReport,
+    /// `main@sha1:<hex>`: the commit that brought its wish in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared_by: Option<String>,
+    /// The revision whose form of the manifest is acted on, when a newer one has errors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
+    /// What is wrong with its manifest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Diagnostic>,
+    /// Its last attempt, when the object itself is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<AttemptEntry>,
+    /// What became of the rollback commit of that attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rolled_back: Option<RollbackEntry>,
     /// Its gates in the order in which they are passed.
     pub gates: Vec<Gate>,
     /// Why nothing will be done until people change something.
     pub refused: Vec<Refused>,
-    /// Why nothing (more) is being done now.
-    pub waiting_for: Vec<WaitingFor>,
 }
 
 impl Explanation {
     /// Explains an object by its gates and by what the rollout machine said of it.
     pub fn new(
-        object: ClaimKey,
-        phase: &str,
+        world: &World,
+        object: &ClaimKey,
         gates: Vec<Gate>,
         waiting: &[Waiting],
         refusals: &[Refusal],
     ) -> Self {
+        let mut known = ObjectReport::of(world, object);
+        // The daemon has watched for longer than one look, so its word on what it waits for is the better one.
+        if known.waiting_for.is_empty() && known.phase.is_none() {
+            known.waiting_for = waiting.iter().map(waiting_for).collect();
+        }
         let refused = |why: &Refusal| Refused { reason: why.reason().as_str(), message: refusal(why) };
-        Self {
-            object,
-            phase: phase.to_owned(),
+        let mut explanation = Self {
+            known,
+            declared_by: None,
+            accepted: None,
+            problems: Vec::new(),
+            ended: None,
+            rolled_back: None,
             gates,
             refused: refusals.iter().map(refused).collect(),
-            waiting_for: waiting.iter().map(waiting_for).collect(),
+        };
+        for ledger in world.ledgers.values().filter_map(|seen| seen.is.as_ref().ok()) {
+            explanation.take(ledger, object);
         }
+        explanation
     }
 
-    /// Lines for a terminal: one per gate, then the reasons.
-    pub fn text(&self) -> String {
-        let mut text = format!("{}  {}\n", self.object, self.phase);
+    /// Adds what a ledger knows: where the object is declared, what is wrong there, or how it ended.
+    fn take(&mut self, ledger: &Ledger, object: &ClaimKey) {
+        let Some(entry) = ledger.objects.get(object) else {
+            let Some(ended) = ledger.last_attempt(object) else { return };
+            let mut rollbacks = ledger.targets.values().flat_map(|target| &target.rollbacks);
+            self.rolled_back = rollbacks.find(|rollback| rollback.attempt == ended.id).cloned();
+            self.ended = Some(ended.clone());
+            return;
+        };
+        self.declared_by = Some(ledger.revision(&entry.introduced));
+        let about = |found: &&Diagnostic| found.path == entry.path || entry.hidden_in.contains(&found.path);
+        self.problems = ledger.diagnostics.iter().filter(about).cloned().collect();
+        let broken = self.problems.iter().any(|found| found.severity == Severity::Error);
+        self.accepted = broken.then(|| ledger.revision(&entry.accepted));
+    }
+
+    /// Lines for people: where it comes from, one line per gate, then the reasons.
+    pub fn text(&self, now: Timestamp, paint: Paint) -> String {
+        let mut lines = self.origin(now);
         let width = self.gates.iter().map(|gate| gate.name.chars().count()).max().unwrap_or_default();
-        for gate in &self.gates {
+        lines.extend(self.gates.iter().map(|gate| {
             let evidence = line(&gate.evidence, EVIDENCE);
-            let _ = writeln!(text, "  {:<7}  {:<width$}  {evidence}", gate.verdict.as_str(), gate.name);
+            format!("{:<7}  {:<width$}  {evidence}", gate.verdict.as_str(), gate.name)
+        }));
+        let reasons = self.reasons();
+        let passed = self.gates.iter().all(|gate| gate.verdict == Verdict::Pass);
+        let calm = passed && reasons.is_empty() && self.ended.is_none();
+        lines.extend(reasons);
+        lines.extend(self.known.rollback_line());
+        if calm {
+            lines.push("Nothing is waited for.".to_owned());
         }
-        // What a gate says is not said twice.
-        let told = |message: &str| self.gates.iter().any(|gate| gate.evidence == message);
-        for refused in self.refused.iter().filter(|refused| !told(&refused.message)) {
-            let _ = writeln!(text, "refused  {}: {}", refused.reason, refused.message);
-        }
-        for waiting in self.waiting_for.iter().filter(|waiting| !told(&waiting.message)) {
-            let _ = writeln!(text, "waits    {}: {}", waiting.reason, waiting.message);
-        }
-        if self.refused.is_empty() && self.waiting_for.is_empty() {
-            text.push_str("Nothing is waited for.\n");
+        let mut text = paint.head(&terminal(&self.head())) + "\n";
+        for line in lines {
+            text.push_str(&paint.line(&terminal(&line)));
+            text.push('\n');
         }
         text
     }
+
+    /// What refuses, conditions, and what is waited for; what a gate says is not said twice.
+    fn reasons(&self) -> Vec<String> {
+        let mut said: Vec<&str> = self.gates.iter().map(|gate| gate.evidence.as_str()).collect();
+        let known = &self.known;
+        let waiting = known.waiting_for.iter().filter(|why| !said.contains(&why.message.as_str()));
+        let waiting: Vec<_> =
+            waiting.map(|why| format!("waits    {}: {}", why.reason, why.message)).collect();
+        let mut lines = Vec::new();
+        for refused in &self.refused {
+            if !said.contains(&refused.message.as_str()) {
+                lines.push(format!("refused  {}: {}", refused.reason, refused.message));
+                said.push(&refused.message);
+            }
+        }
+        lines.extend(known.conditions_told(&said).into_iter().map(condition_line));
+        lines.extend(waiting);
+        lines.extend(known.unreadable.iter().map(|why| format!("status   cannot be read: {why}")));
+        lines
+    }
+
+    fn head(&self) -> String {
+        match (&self.ended, self.known.phase) {
+            (Some(_), None) => format!("{}  is not declared any more", self.known.object),
+            (Some(_) | None, _) => self.known.head(),
+        }
+    }
+
+    /// The commits and the manifest behind it.
+    fn origin(&self, now: Timestamp) -> Vec<String> {
+        let mut lines = Vec::new();
+        let path = self.known.path.as_deref().unwrap_or("?");
+        let by = self.known.attempt.as_ref().and_then(|attempt| attempt.revision.as_ref());
+        if let Some(commit) = self.declared_by.as_ref().filter(|commit| by != Some(commit)) {
+            lines.push(format!("declared by {}, {path}", short(commit)));
+        }
+        lines.extend(self.known.attempt_line(now));
+        if let Some(accepted) = &self.accepted {
+            lines.push(format!(
+                "problem  the manifest has errors; its form at {} is acted on",
+                short(accepted)
+            ));
+        }
+        for found in &self.problems {
+            let help = if found.help.is_empty() { String::new() } else { format!(" ({})", found.help) };
+            lines.push(format!("problem  {}: {}{help}", place(found), found.message));
+        }
+        lines.extend(self.ended.iter().map(|attempt| format!("ended    {}", ended_line(attempt, now))));
+        lines.extend(self.rolled_back.iter().flat_map(rollback_lines));
+        lines
+    }
+}
+
+/// What failed, which commit says so, and the way on.
+fn rollback_lines(entry: &RollbackEntry) -> Vec<String> {
+    let (from, to) = (&entry.from_version, &entry.to_version);
+    let commit = match &entry.state {
+        RollbackState::Recorded(commit) => format!("commit   {} says so in Git", commit.short()),
+        RollbackState::Due => "commit   the rollback commit is not in Git yet".to_owned(),
+        RollbackState::Moot => "commit   none was needed: the manifest no longer had the wish".to_owned(),
+    };
+    vec![
+        format!("because  {}: {}", entry.reason, line(&entry.evidence, EVIDENCE)),
+        commit,
+        format!(
+            "next     {to} is what was put back. To try {from} once more, commit it together with the annotation \
+             `trunkline.dev/retry: <token not used before>`."
+        ),
+    ]
 }

@@ -6,6 +6,7 @@
 pub mod commit;
 pub mod escape;
 pub mod explain;
+pub mod paint;
 pub mod plan;
 pub mod problems;
 pub mod readme;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{
     explain::Refused,
+    paint::Paint,
     tree::{branch, span},
     waiting::{refusal, waiting_for},
 };
@@ -85,11 +86,20 @@ pub struct PlanTarget {
     pub from: String,
     /// Version wanted.
     pub to: String,
-    /// Nodes in scope.
+    /// How many nodes; absent when the declaration is refused, since it reaches none.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<PlanNodes>,
+}
+
+/// How many nodes a declaration reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanNodes {
+    /// In scope.
     pub in_scope: usize,
-    /// Nodes to act on.
+    /// To act on.
     pub to_act_on: usize,
-    /// Most nodes in flight.
+    /// In flight at most.
     pub max_parallel: usize,
 }
 
@@ -127,7 +137,10 @@ impl PlanReport {
             skipped: Vec::new(),
             warnings: Vec::new(),
             refused: planned.refusals.iter().map(refused).collect(),
-            waiting_for: planned.waiting.iter().map(waiting_for).collect(),
+            waiting_for: match planned.refusals.as_slice() {
+                [] => planned.waiting.iter().map(waiting_for).collect(),
+                _ => Vec::new(),
+            },
             estimate: None,
         };
         if let Some(preview) = &planned.preview {
@@ -142,17 +155,22 @@ impl PlanReport {
             daemon_set: preview.agent.to_string(),
             from: preview.from.clone(),
             to: preview.to.clone(),
-            in_scope: preview.in_scope,
-            to_act_on: preview.nodes.len(),
-            max_parallel: preview.max_parallel,
+            nodes: self.refused.is_empty().then_some(PlanNodes {
+                in_scope: preview.in_scope,
+                to_act_on: preview.nodes.len(),
+                max_parallel: preview.max_parallel,
+            }),
         });
+        if !self.refused.is_empty() {
+            return;
+        }
         let skip = |(node, why): &(NodeName, Skip)| PlanSkip { node: node.clone(), reason: why.as_str() };
         self.skipped = preview.skipped.iter().map(skip).collect();
         let canaries = preview.nodes.iter().filter(|node| node.canary);
         self.canaries = canaries.map(|node| node.name.clone()).collect();
         self.warn(preview);
         let acts = matches!(preview.ahead, Ahead::Start | Ahead::Return | Ahead::UnderWay(_));
-        if !acts || !self.refused.is_empty() {
+        if !acts {
             return;
         }
         let rounds = preview.rounds();
@@ -178,8 +196,8 @@ impl PlanReport {
         }
     }
 
-    fn nodes(&self, target: &PlanTarget) -> String {
-        let (scope, nodes, max) = (target.in_scope, target.to_act_on, target.max_parallel);
+    fn nodes(&self, nodes: PlanNodes) -> String {
+        let PlanNodes { in_scope: scope, to_act_on: nodes, max_parallel: max } = nodes;
         match (nodes, self.canaries.len()) {
             (0, _) => format!("{scope} in scope, none to act on"),
             (_, 0) => format!("{scope} in scope, {nodes} to act on, at most {max} in flight"),
@@ -190,13 +208,13 @@ impl PlanReport {
         }
     }
 
-    /// A tree for a terminal.
-    pub fn text(&self) -> String {
+    /// A tree for people.
+    pub fn text(&self, paint: Paint) -> String {
         let mut lines = vec![format!("manifest {}", self.manifest)];
         let mut add = |name: &str, value: &str| lines.push(format!("{name:<8} {value}"));
         if let Some(target) = &self.target {
             add("provider", &format!("{}, DaemonSet {}", target.provider, target.daemon_set));
-            add("nodes", &self.nodes(target));
+            target.nodes.iter().for_each(|nodes| add("nodes", &self.nodes(*nodes)));
         }
         for (index, round) in self.rounds.iter().take(SHOWN).enumerate() {
             let canaries = round.iter().any(|node| self.canaries.contains(node));
@@ -216,11 +234,12 @@ impl PlanReport {
         self.refused.iter().for_each(|no| add("refused", &format!("{}: {}", no.reason, no.message)));
         self.waiting_for.iter().for_each(|why| add("waits", &format!("{}: {}", why.reason, why.message)));
         if let Some(estimate) = &self.estimate {
-            add("time", &format!("about {} from the start", span(estimate.seconds)));
+            let start = if self.waiting_for.is_empty() { "the start" } else { "when nothing is waited for" };
+            add("time", &format!("about {} from {start}", span(estimate.seconds)));
             estimate.assumptions.iter().for_each(|text| add("assumes", text));
         }
         let mut text = String::new();
-        branch(&mut text, &format!("{}  {}", self.object, self.summary), &lines);
+        branch(&mut text, &format!("{}  {}", self.object, self.summary), &lines, paint);
         text
     }
 }
@@ -255,7 +274,10 @@ fn judge(planned: &Planned) -> (PlanVerdict, String) {
             let text = format!("nothing to do: the attempt of this wish has ended, {}", outcome.as_str());
             (PlanVerdict::NothingToDo, text)
         }
-        Ahead::UnderWay(phase) => (PlanVerdict::UnderWay, format!("under way, {}: {step}", phase.as_str())),
+        Ahead::UnderWay(phase) => {
+            let held = if planned.waiting.is_empty() { "" } else { ", would be held" };
+            (PlanVerdict::UnderWay, format!("under way, {}{held}: {step}", phase.as_str()))
+        }
         Ahead::Start if !planned.waiting.is_empty() => {
             (PlanVerdict::WouldWait, format!("would wait: {step}"))
         }

@@ -67,6 +67,20 @@ impl Problems {
         self.states.len().saturating_add(self.diagnostics.len()).saturating_add(more)
     }
 
+    /// How many there are and the first of them, for the subject of a commit, and what that one says.
+    pub fn headline(&self) -> (String, String) {
+        let first = self.states.first().map(|state| (state.reason.clone(), state.message.clone()));
+        let first = first.or_else(|| {
+            let found = self.diagnostics.first()?;
+            Some((format!("{} {:?}", place(found), found.code), found.message.clone()))
+        });
+        match (self.count(), first) {
+            (1, Some((what, message))) => (format!("1 problem: {what}"), message),
+            (many, Some((what, message))) => (format!("{many} problems, first {what}"), message),
+            (_, None) => ("No problems any more".to_owned(), String::new()),
+        }
+    }
+
     /// The bytes of `problems.yaml`.
     pub fn write(&self) -> Result<String, YamlError> {
         yaml::write(self)

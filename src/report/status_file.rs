@@ -15,6 +15,7 @@ use crate::{
         ClaimKey, ClaimKind, CniUpgradeStatus, ServiceUpgradeStatus,
         cni_upgrade::CniPhase,
         names::{PATH, REVISION, WISH},
+        reasons::Reason,
         service_upgrade::ServicePhase,
         status::{Attempt, Condition, Outcome, Transition, Truth, WaitingFor},
     },
@@ -170,17 +171,45 @@ impl StatusFile {
         }
     }
 
-    /// Why nothing (more) is being done: not in force, stalled, or the reasons for waiting; empty when there
-    /// is none.
+    /// Why nothing (more) is being done: stalled, not in force, the reasons for waiting, or what became of an
+    /// attempt that did not end as wanted; empty when there is none.
     pub fn why(&self) -> String {
         let says = |name: &str, truth: Truth| {
             self.conditions().iter().find(|condition| condition.r#type == name && condition.status == truth)
         };
-        if let Some(condition) = says("InForce", Truth::False).or_else(|| says("Stalled", Truth::True)) {
+        if let Some(condition) = says("Stalled", Truth::True).or_else(|| says("InForce", Truth::False)) {
             return format!("{}: {}", condition.reason, condition.message);
         }
         let messages: Vec<&str> = self.waiting_for().iter().map(|waiting| waiting.message.as_str()).collect();
+        if messages.is_empty() {
+            let ready = self.conditions().iter().find(|condition| condition.r#type == "Ready");
+            let under_way = says("Reconciling", Truth::True).is_some();
+            let tells = |condition: &&Condition| {
+                condition.reason == Reason::RolledBack.as_str()
+                    || (condition.status == Truth::False && !under_way)
+            };
+            return ready
+                .filter(tells)
+                .map(|condition| format!("{}: {}", condition.reason, condition.message))
+                .unwrap_or_default();
+        }
         messages.join(" ")
+    }
+
+    /// Reason name of what stands in the way, or of what went wrong; absent while all goes its way.
+    pub fn reason(&self) -> Option<&str> {
+        let says = |name: &str, truth: Truth| {
+            self.conditions().iter().find(|condition| condition.r#type == name && condition.status == truth)
+        };
+        let settled = says("Ready", Truth::True).filter(|ready| ready.reason == Reason::RolledBack.as_str());
+        let known = says("Stalled", Truth::True).or_else(|| says("InForce", Truth::False)).or(settled);
+        if let Some(condition) = known {
+            return Some(&condition.reason);
+        }
+        let failed = self.cni().and_then(|status| status.rollback.as_ref());
+        let brake = || self.waiting_for().iter().map(|waiting| waiting.reason.as_str());
+        let brake = || brake().find(|reason| ["Paused", "Held", "HoldOverdue"].contains(reason));
+        failed.map(|rollback| rollback.reason.as_str()).or_else(brake)
     }
 
     /// Phase changes that `before`, the file as published, does not tell of yet: their positions.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     escape::terminal,
+    paint::Paint,
     problems::place,
     readme::ended,
     status_file::{GIT_PUBLISHED, StatusFile},
@@ -17,6 +18,7 @@ use crate::{
         ClaimKey, CniUpgradeStatus, Oid,
         cni_upgrade::CniPhase,
         names::{PATH, REPOSITORY},
+        reasons::Reason,
         status::{Attempt, AttemptKind, Condition, NodeFailure, NodeSkip, Truth, WaitingFor},
     },
     manifest::Diagnostic,
@@ -78,6 +80,9 @@ pub struct ObjectReport {
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Commit on the tracked branch that recorded the rollback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollback_commit: Option<String>,
     /// Why nothing (more) is being done now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitingFor>,
@@ -115,9 +120,12 @@ pub struct NodeCounts {
 pub struct NextPhase {
     /// Its name.
     pub phase: &'static str,
-    /// When at the earliest, where that is known.
+    /// When at the earliest, where that is known and nobody holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
+    /// Reason name of what people have to end first: a pause, the brake, another manager.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
 }
 
 /// One repository.
@@ -151,7 +159,15 @@ pub struct RepositoryReport {
 impl StatusReport {
     /// Reports on everything, or on one object with its repository and its ended attempts.
     pub fn of(world: &World, only: Option<&ClaimKey>) -> Self {
-        let wanted = |key: &ClaimKey| only.is_none_or(|only| only == key);
+        Self::about(world, |key| only.is_none_or(|only| only == key))
+    }
+
+    /// Reports on the objects of one namespace.
+    pub fn in_namespace(world: &World, namespace: &str) -> Self {
+        Self::about(world, |key| key.namespace.as_deref() == Some(namespace))
+    }
+
+    fn about(world: &World, wanted: impl Fn(&ClaimKey) -> bool) -> Self {
         let ledgers = || world.ledgers.values().filter_map(|seen| seen.is.as_ref().ok());
         let mut keys: Vec<&ClaimKey> =
             world.claims.keys().chain(ledgers().flat_map(|ledger| ledger.objects.keys())).collect();
@@ -167,18 +183,18 @@ impl StatusReport {
         Self { objects, repositories, ended }
     }
 
-    /// A tree for a terminal; times are relative to `now`.
-    pub fn text(&self, now: Timestamp) -> String {
+    /// A tree for people; times are relative to `now`.
+    pub fn text(&self, now: Timestamp, paint: Paint) -> String {
         let mut text = String::new();
         for object in &self.objects {
-            branch(&mut text, &object.head(), &object.lines(now));
+            branch(&mut text, &object.head(), &object.lines(now), paint);
         }
         for repository in &self.repositories {
-            branch(&mut text, &repository.head(), &repository.lines(now));
+            branch(&mut text, &repository.head(), &repository.lines(now), paint);
         }
         if !self.ended.is_empty() {
             let lines: Vec<String> = self.ended.iter().map(|attempt| ended_line(attempt, now)).collect();
-            branch(&mut text, "Ended attempts of objects that are gone", &lines);
+            branch(&mut text, "Ended attempts of objects that are gone", &lines, paint);
         }
         if text.is_empty() {
             text.push_str("Nothing is declared.\n");
@@ -187,19 +203,20 @@ impl StatusReport {
     }
 }
 
-pub(super) fn branch(text: &mut String, head: &str, lines: &[String]) {
-    text.push_str(&terminal(head));
+pub(super) fn branch(text: &mut String, head: &str, lines: &[String], paint: Paint) {
+    text.push_str(&paint.head(&terminal(head)));
     text.push('\n');
     let last = lines.len().saturating_sub(1);
     for (index, line) in lines.iter().enumerate() {
         text.push_str(if index == last { "└─ " } else { "├─ " });
-        text.push_str(&terminal(line));
+        text.push_str(&paint.line(&terminal(line)));
         text.push('\n');
     }
 }
 
 impl ObjectReport {
-    fn of(world: &World, key: &ClaimKey) -> Self {
+    /// Gathers what custom resource and ledger know of an object.
+    pub(super) fn of(world: &World, key: &ClaimKey) -> Self {
         let entry = world
             .ledgers
             .values()
@@ -212,7 +229,10 @@ impl ObjectReport {
             phase: None,
             progress: None,
             current: None,
-            target: entry.map(|entry| entry.wished.about().to_owned()),
+            target: claim
+                .and_then(|claim| claim.spec.get("targetVersion")?.as_str())
+                .or_else(|| entry.map(|entry| entry.wished.about()))
+                .map(str::to_owned),
             repository: annotation(REPOSITORY),
             path: annotation(PATH).or_else(|| entry.map(|entry| entry.path.clone())),
             since: None,
@@ -221,6 +241,7 @@ impl ObjectReport {
             failures: Vec::new(),
             skips: Vec::new(),
             conditions: Vec::new(),
+            rollback_commit: None,
             waiting_for: Vec::new(),
             next: None,
             unreadable: None,
@@ -251,7 +272,7 @@ impl ObjectReport {
         self.target = status.target_version.clone().or(self.target.take());
         self.since = status.phase_started_at;
         self.attempt.clone_from(&status.attempt);
-        self.nodes = Some(NodeCounts {
+        self.nodes = status.attempt.as_ref().map(|_| NodeCounts {
             in_scope: status.nodes.in_scope,
             canaries: status.nodes.canaries,
             upgraded: status.upgraded_nodes,
@@ -263,11 +284,13 @@ impl ObjectReport {
         self.failures.clone_from(&status.nodes.failures);
         self.skips.clone_from(&status.nodes.skips);
         self.conditions.clone_from(&status.conditions);
+        self.rollback_commit = status.rollback.as_ref().and_then(|rollback| rollback.commit.clone());
         self.waiting_for.clone_from(&status.waiting_for);
         self.next = next(status, claim.spec.get("canary").is_some_and(|canary| *canary != Value::Null));
     }
 
-    fn head(&self) -> String {
+    /// The object, its phase, and the step it takes.
+    pub(super) fn head(&self) -> String {
         let mut head = format!("{}  {}", self.object, self.phase.unwrap_or("no status yet"));
         if let Some(progress) = &self.progress {
             head.push(' ');
@@ -291,9 +314,7 @@ impl ObjectReport {
 
     fn lines(&self, now: Timestamp) -> Vec<String> {
         let mut lines = Vec::new();
-        if let Some(attempt) = &self.attempt {
-            lines.push(attempt_line(attempt, self.path.as_deref(), now));
-        }
+        lines.extend(self.attempt_line(now));
         lines.extend(self.since.map(|since| format!("phase    since {}", ago(since, now))));
         if let Some(nodes) = &self.nodes {
             lines.push(format!(
@@ -310,21 +331,58 @@ impl ObjectReport {
         let failures = self.failures.iter();
         lines.extend(failures.map(|bad| format!("failed   {} {}: {}", bad.node, bad.reason, bad.message)));
         lines.extend(self.skips.iter().map(|skip| format!("skipped  {} {}", skip.node, skip.reason)));
-        for condition in self.conditions.iter().filter(|condition| is_notable(condition)) {
-            let (name, reason, message) = (&condition.r#type, &condition.reason, &condition.message);
-            lines.push(format!("{name:<8} {} {reason}: {message}", word(condition.status)));
-        }
+        lines.extend(self.conditions_told(&[]).into_iter().map(condition_line));
+        lines.extend(self.rollback_line());
         for waiting in &self.waiting_for {
             let left = waiting.until.map(|until| format!(" ({})", left(until, now))).unwrap_or_default();
             lines.push(format!("waits    {}: {}{left}", waiting.reason, waiting.message));
         }
         if let Some(next) = &self.next {
+            let held = next.held_by.as_ref().map(|reason| format!(", once {reason} has ended"));
             let when = next.not_before.map(|at| format!(", {} at the earliest", within(at, now)));
-            lines.push(format!("next     {}{}", next.phase, when.unwrap_or_default()));
+            lines.push(format!("next     {}{}", next.phase, held.or(when).unwrap_or_default()));
         }
         lines.extend(self.unreadable.iter().map(|why| format!("status   cannot be read: {why}")));
         lines
     }
+
+    /// The attempt, with the commit and the manifest that it comes from.
+    pub(super) fn attempt_line(&self, now: Timestamp) -> Option<String> {
+        self.attempt.as_ref().map(|attempt| attempt_line(attempt, self.path.as_deref(), now))
+    }
+
+    /// Conditions that say more than the phase, `said` and the reasons for waiting; each message once.
+    pub(super) fn conditions_told(&self, said: &[&str]) -> Vec<&Condition> {
+        let waiting = self.waiting_for.iter().map(|waiting| waiting.message.as_str());
+        let mut said: Vec<&str> = said.iter().copied().chain(waiting).collect();
+        let mut told = Vec::new();
+        let notable = |condition: &&Condition| is_notable(condition) || self.says_why_not_ready(condition);
+        for condition in self.conditions.iter().filter(notable) {
+            if !said.contains(&condition.message.as_str()) {
+                said.push(&condition.message);
+                told.push(condition);
+            }
+        }
+        told
+    }
+
+    /// After the end of an attempt `Ready` says what became of it, where no other condition does.
+    fn says_why_not_ready(&self, condition: &Condition) -> bool {
+        let ended = self.attempt.as_ref().is_some_and(|attempt| attempt.outcome.is_some());
+        let stalled = self.conditions.iter().any(|known| known.r#type == "Stalled");
+        let expected = condition.status == Truth::True && condition.reason != Reason::RolledBack.as_str();
+        condition.r#type == "Ready" && ended && !stalled && !expected
+    }
+
+    /// The commit by which Git says that it was rolled back.
+    pub(super) fn rollback_line(&self) -> Option<String> {
+        self.rollback_commit.as_ref().map(|commit| format!("commit   {} says so in Git", short(commit)))
+    }
+}
+
+pub(super) fn condition_line(condition: &Condition) -> String {
+    let (name, reason, message) = (&condition.r#type, &condition.reason, &condition.message);
+    format!("{name:<8} {} {reason}: {message}", word(condition.status))
 }
 
 fn attempt_line(attempt: &Attempt, path: Option<&str>, now: Timestamp) -> String {
@@ -351,7 +409,7 @@ fn attempt_line(attempt: &Attempt, path: Option<&str>, now: Timestamp) -> String
 }
 
 /// `main@sha1:0123abc`: the revision with the digits that people read.
-fn short(revision: &str) -> String {
+pub(super) fn short(revision: &str) -> String {
     match revision.rsplit_once(':') {
         Some((branch, oid)) => format!("{branch}:{}", Oid::from(oid).short()),
         None => revision.to_owned(),
@@ -373,9 +431,16 @@ fn next(status: &CniUpgradeStatus, canary: bool) -> Option<NextPhase> {
         CniPhase::Rollback => CniPhase::Failed,
         CniPhase::Completed | CniPhase::Failed => return None,
     };
+    let held = status.waiting_for.iter().find(|waiting| HELD.contains(&waiting.reason.as_str()));
+    let held_by = held.filter(|_| status.phase != CniPhase::Rollback).map(|waiting| waiting.reason.clone());
     let observing = status.waiting_for.iter().find(|waiting| waiting.reason == "Observing");
-    Some(NextPhase { phase: phase.as_str(), not_before: observing.and_then(|waiting| waiting.until) })
+    let not_before = observing.filter(|_| held_by.is_none()).and_then(|waiting| waiting.until);
+    Some(NextPhase { phase: phase.as_str(), not_before, held_by })
 }
+
+/// Reasons for waiting that only people end.
+const HELD: [&str; 6] =
+    ["Paused", "Held", "HoldOverdue", "TemplateChanged", "OwnershipConflict", "StrategyChanged"];
 
 /// Whether a condition says something that the phase does not.
 fn is_notable(condition: &Condition) -> bool {
@@ -447,7 +512,8 @@ impl RepositoryReport {
     }
 }
 
-fn ended_line(attempt: &AttemptEntry, now: Timestamp) -> String {
+/// An attempt whose object is gone.
+pub(super) fn ended_line(attempt: &AttemptEntry, now: Timestamp) -> String {
     let outcome = attempt.outcome.map_or("?", |outcome| outcome.as_str());
     let reason = attempt.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let when = attempt.finished_at.map(|at| format!(", {}", ago(at, now))).unwrap_or_default();

@@ -101,7 +101,7 @@ pub struct Preview {
     pub to: String,
     /// What lies ahead.
     pub ahead: Ahead,
-    /// Preflight gates, when an attempt would start.
+    /// Preflight gates, when an attempt would start; the brakes that would hold one under way.
     pub gates: Vec<Gate>,
     /// Nodes to act on, in order: canaries first.
     pub nodes: Vec<PlannedNode>,

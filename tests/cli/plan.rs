@@ -81,7 +81,7 @@ async fn a_plan_needs_no_daemon_and_names_what_is_not_there() {
     let scene = Scene::new([]);
     scene.file("calico.yaml", EXAMPLE);
     let plan = scene.shown(&["plan", "calico.yaml"]);
-    assert!(plan.contains("would run: 3.27.2 → 3.28.0"), "{plan}");
+    assert!(plan.contains("would run: v3.27.2 → v3.28.0"), "{plan}");
     assert!(plan.contains("note: no ledger in namespace kube-system"), "{plan}");
     let none = scene.shown(&["plan", "nowhere"]);
     assert!(none.ends_with("error: nowhere does not exist\nexit 2\n"), "{none}");

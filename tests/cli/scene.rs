@@ -14,12 +14,14 @@ use tokio::task::JoinHandle;
 use trunkline::{
     api::{CNIUpgrade, CniUpgradeStatus, status::Outcome},
     clock::{Clock, later},
-    git::bare::Author,
+    config::Repository,
+    git::bare::{self, Author},
     sim::{
         api::ServedCluster,
-        lab::{FOLDER, Lab},
+        lab::{CLUSTER, FOLDER, Lab},
         model::{cluster::ClusterSpec, fault::Fault},
     },
+    world::git::CommitInfo,
 };
 
 /// The manifest of the example repository.
@@ -113,6 +115,21 @@ impl Scene {
             .env("KUBECONFIG", self.dir.path().join("kubeconfig"))
             .output()
             .unwrap()
+    }
+
+    /// A file of the status branch.
+    pub(super) fn page(&self, name: &str) -> String {
+        let branch = Repository::status_branch_name(CLUSTER);
+        let bytes = bare::file(&self.lab.remote(), &branch, name).unwrap().unwrap();
+        format!("$ git show {branch}:{name}\n{}", String::from_utf8(bytes).unwrap())
+    }
+
+    /// Subjects of the status branch, newest first.
+    pub(super) fn subjects(&self) -> String {
+        let branch = Repository::status_branch_name(CLUSTER);
+        let log = bare::log(&self.lab.remote(), &branch, 100).unwrap();
+        let subject = |commit: &CommitInfo| format!("{}\n", commit.message.lines().next().unwrap());
+        format!("$ git log --format=%s {branch}\n{}", log.iter().map(subject).collect::<String>())
     }
 
     /// What the binary prints, and its exit code, as a person sees it.

@@ -31,7 +31,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn the_published_manifests_are_fine() {
+fn the_published_manifests_are_fine_and_what_is_not_built_is_said() {
     let folder = folder(&[
         ("cni.yaml", CNI.as_bytes()),
         ("apps/web/service.yml", SERVICE.as_bytes()),
@@ -39,7 +39,8 @@ fn the_published_manifests_are_fine() {
         (".git/broken.yaml", b"cni.example.com: ["),
     ]);
     let output = validate(folder.path(), &[]);
-    assert_eq!(text(&output), "2 declarations in 2 files: 0 errors, 0 warnings\n");
+    assert!(text(&output).contains("a ServiceUpgrade is read and checked, and then refused"));
+    assert!(text(&output).ends_with("2 declarations in 2 files: 0 errors, 1 warning\n"));
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -118,4 +119,82 @@ fn what_a_file_says_cannot_move_the_cursor() {
     let output = validate(folder.path(), &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).chars().all(|c| c == '\n' || !c.is_control()));
+}
+
+/// One manifest with one change, as `validate` judges it: its exit code, and all it says.
+fn judged(from: &str, to: &str) -> (Option<i32>, String) {
+    assert!(CNI.contains(from), "{from}");
+    let folder = folder(&[("a.yaml", CNI.replacen(from, to, 1).as_bytes())]);
+    let output = validate(folder.path(), &[]);
+    (output.status.code(), text(&output))
+}
+
+#[test]
+fn what_the_daemon_would_refuse_on_every_cluster_is_refused_here() {
+    let cases = [
+        ("v3.28.0", "latest", "spec.targetVersion: `latest` is no version"),
+        ("v3.28.0", "v03.28.0", "spec.targetVersion: `v03.28.0` is no version"),
+        (
+            "  maxParallel",
+            "  nodeSelector: {\"a b\": x}\n  maxParallel",
+            "spec.nodeSelector: `a b` is no label",
+        ),
+        ("  maxParallel", "  nodeSelector: {pool: \"a b\"}\n  maxParallel", "`a b` is no value of a label"),
+        (
+            "    percentage",
+            "    nodeLabels: {pool: \"-\"}\n    percentage",
+            "spec.canary.nodeLabels: `-` is no",
+        ),
+        ("  maxParallel", "  provider: calcio\n  maxParallel", "no profile is named `calcio`"),
+        ("calico-upgrade-v3.28", &"a".repeat(251), "the name has 251 characters, at most 250 are possible"),
+        ("calico-upgrade-v3.28", &"a".repeat(254), "is no valid name"),
+    ];
+    for (from, to, says) in cases {
+        let (code, text) = judged(from, to);
+        assert!(code == Some(1) && text.contains(says), "{to}: {code:?}\n{text}");
+    }
+    assert_eq!(judged("calico-upgrade-v3.28", &"a".repeat(250)).0, Some(0));
+    assert_eq!(
+        judged("  maxParallel", "  nodeSelector: {node-role.kubernetes.io/worker: \"\"}\n  maxParallel").0,
+        Some(0)
+    );
+}
+
+#[test]
+fn annotations_of_ours_that_have_no_effect_in_a_manifest_are_warned_of() {
+    let annotated = |what: &str| {
+        let to = format!("metadata:\n  annotations: {{{what}}}\n");
+        judged("metadata:\n", &to)
+    };
+    let cases = [
+        ("trunkline.dev/hold: wait", "commit `paused: true`, or put the annotation on the custom resource"),
+        ("trunkline.dev/requestedAt: now", "put it on the custom resource"),
+        ("trunkline.dev/wish: x", "trunkline writes it on the custom resource"),
+        ("trunkline.dev/retri: x", "did you mean `trunkline.dev/retry`?"),
+        ("trunkline.dev/retry: \"\"", "is empty, so it is no token"),
+    ];
+    for (what, says) in cases {
+        let (code, text) = annotated(what);
+        assert!(
+            code == Some(0) && text.contains(says) && text.contains(", 1 warning"),
+            "{what}: {code:?}\n{text}"
+        );
+    }
+    let (_, text) = annotated("trunkline.dev/retry: again, example.com/owner: us");
+    assert!(text.ends_with("0 errors, 0 warnings\n"), "{text}");
+}
+
+#[test]
+fn a_list_of_manifests_and_a_tab_are_named_with_their_place() {
+    let item = CNI.trim_end().replace('\n', "\n    ");
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n  - {{apiVersion: v1, kind: Pod}}\n  - {item}\n");
+    let folder = folder(&[
+        ("list.yaml", list.as_bytes()),
+        ("tab.yaml", CNI.replace("    percentage", "\tpercentage").as_bytes()),
+        ("tab-after.yaml", CNI.replace("    observationMinutes", "\t\tobservationMinutes").as_bytes()),
+        ("tab-between.yaml", CNI.replace("  maxParallel", " \tmaxParallel").as_bytes()),
+    ]);
+    let output = validate(folder.path(), &[]);
+    insta::assert_snapshot!(text(&output));
+    assert_eq!(output.status.code(), Some(1));
 }

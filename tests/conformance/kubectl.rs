@@ -90,14 +90,16 @@ async fn kubectl_reads_and_writes_a_served_cluster() {
     assert!(lab.run(true, "get ds -A").await.contains("calico-node"));
 
     lab.run(true, &format!("apply --validate=false -f {manifest}")).await;
-    assert!(lab.run(true, "get cniup").await.contains("v3.28.0"));
     assert!(lab.run(true, "get cniup calico -o yaml").await.contains("maxParallel: 1"));
+    let status = r#"{"status":{"phase":"Pending","targetVersion":"v3.27.9"}}"#;
+    lab.run(true, &format!("patch cniup calico --subresource=status --type=merge -p {status}")).await;
+    assert!(lab.run(true, "get cniup").await.contains("v3.27.9"), "the target of the attempt");
     lab.run(true, "annotate cniup calico trunkline.dev/hold=looking").await;
     assert!(
         lab.run(true, "get cniup calico -o yaml --show-managed-fields").await.contains("kubectl-annotate")
     );
     lab.run(true, "edit cniup calico --validate=false").await;
-    assert!(lab.run(true, "get cniup calico").await.contains("v3.29.0"));
+    assert!(lab.run(true, "get cniup calico -o yaml").await.contains("targetVersion: v3.29.0"));
     let patch = r#"patch cniup calico --type=merge -p {"spec":{"maxParallel":0}}"#;
     assert!(lab.run(false, patch).await.contains("spec.maxParallel"));
     lab.run(true, "annotate node --all seen=yes").await;

@@ -19,6 +19,7 @@ use trunkline::{
     report::{
         commit::{self, Line},
         explain::{Explanation, Gate, Verdict},
+        paint::Paint,
         problems::Problems,
         readme::readme,
         status_file::StatusFile,
@@ -345,8 +346,11 @@ fn world() -> World {
 
 #[test]
 fn status_is_a_tree_with_relative_times() {
-    insta::assert_snapshot!(StatusReport::of(&world(), None).text(at(20)));
-    assert_eq!(StatusReport::of(&World::default(), None).text(at(20)), "Nothing is declared.\n");
+    insta::assert_snapshot!(StatusReport::of(&world(), None).text(at(20), Paint::Plain));
+    assert_eq!(
+        StatusReport::of(&World::default(), None).text(at(20), Paint::Plain),
+        "Nothing is declared.\n"
+    );
 }
 
 #[test]
@@ -373,8 +377,9 @@ fn explain_shows_every_gate_with_its_evidence() {
         to: "v3.28.0".to_owned(),
         rule: "one minor version at a time".to_owned(),
     };
-    let explanation = Explanation::new(calico(), "Pending", gates, &[Waiting::DryRun], &[refusal]);
-    insta::assert_snapshot!(explanation.text());
-    let calm = Explanation::new(calico(), "Completed", Vec::new(), &[], &[]);
-    assert_eq!(calm.text(), "CNIUpgrade/calico-upgrade-v3.28  Completed\nNothing is waited for.\n");
+    let fresh = Explanation::new(&World::default(), &calico(), gates, &[Waiting::DryRun], &[refusal]);
+    let failed = Explanation::new(&world(), &calico(), Vec::new(), &[], &[]);
+    insta::assert_snapshot!(fresh.text(at(20), Paint::Plain) + &failed.text(at(20), Paint::Plain));
+    let coloured = failed.text(at(20), Paint::Coloured);
+    assert!(coloured.contains("\u{1b}[1;31mStalled\u{1b}[0m"), "{coloured}");
 }

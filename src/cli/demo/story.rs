@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::{Api, api::ListParams};
 use serde_json::json;
 
-use super::{Scenario, events, screen::Screen};
+use super::{super::print, Scenario, events, screen::Screen};
 use crate::{
     api::{
         CNIUpgrade, CniUpgradeStatus,
@@ -229,7 +229,7 @@ impl<'l> Eyes<'l> {
         if changed && self.screen.wants_tree() {
             let world = observe::snapshot(&self.lab.cluster.client(), NAMESPACE, now).await;
             if let Ok(world) = world {
-                self.screen.tree(StatusReport::of(&world, None).text(now));
+                self.screen.tree(StatusReport::of(&world, None).text(now, print::paint()));
             }
         }
         Ok(())

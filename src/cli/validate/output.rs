@@ -6,52 +6,51 @@ use serde_json::json;
 
 use crate::{
     manifest::{Diagnostic, Reading, Severity},
-    report::escape::{line, terminal},
+    report::{
+        escape::{line, terminal},
+        paint::{Paint, Tone},
+    },
 };
 
-const RED: &str = "\u{1b}[1;31m";
-const YELLOW: &str = "\u{1b}[1;33m";
-const BLUE: &str = "\u{1b}[1;34m";
-const BOLD: &str = "\u{1b}[1m";
-const PLAIN: &str = "\u{1b}[0m";
-
 /// Every finding with its line and a caret, then the count.
-pub(super) fn text(reading: &Reading, files: usize, colours: bool) -> String {
-    let mut out = findings(&reading.diagnostics, colours);
+pub(super) fn text(reading: &Reading, files: usize, paint: Paint) -> String {
+    let mut out = findings(&reading.diagnostics, paint);
     let _ = writeln!(out, "{}", count(reading, files));
     out
 }
 
 /// Every finding with its line and a caret.
-pub(in crate::cli) fn findings(diagnostics: &[Diagnostic], colours: bool) -> String {
+pub(in crate::cli) fn findings(diagnostics: &[Diagnostic], paint: Paint) -> String {
     let mut out = String::new();
     for found in diagnostics {
-        finding(&mut out, found, colours);
+        finding(&mut out, found, paint);
     }
     out
 }
 
-fn finding(out: &mut String, found: &Diagnostic, colours: bool) {
-    let paint = |colour: &str, text: &str| {
-        if colours { format!("{colour}{text}{PLAIN}") } else { text.to_owned() }
-    };
+fn finding(out: &mut String, found: &Diagnostic, paint: Paint) {
     let word = match found.severity {
-        Severity::Error => paint(RED, &format!("error[{:?}]", found.code)),
-        Severity::Warning => paint(YELLOW, &format!("warning[{:?}]", found.code)),
+        Severity::Error => paint.tone(Tone::Bad, &format!("error[{:?}]", found.code)),
+        Severity::Warning => paint.tone(Tone::Open, &format!("warning[{:?}]", found.code)),
     };
-    let _ = writeln!(out, "{word}: {}", paint(BOLD, &line(&found.message, usize::MAX)));
+    let _ = writeln!(out, "{word}: {}", paint.tone(Tone::Strong, &line(&found.message, usize::MAX)));
     let number = found.line.to_string();
     let margin = " ".repeat(number.len());
-    let _ = writeln!(out, "{margin}{} {}", paint(BLUE, "-->"), place(found));
+    let _ = writeln!(out, "{margin}{} {}", paint.tone(Tone::Live, "-->"), place(found));
     if let Some((shown, caret)) = found.snippet.split_once('\n') {
-        let bar = paint(BLUE, "|");
-        let caret = caret.replace('^', &paint(RED, "^"));
-        let _ =
-            writeln!(out, "{margin} {bar}\n{} {bar} {}", paint(BLUE, &number), terminal(shown).trim_end());
+        let bar = paint.tone(Tone::Live, "|");
+        let caret = caret.replace('^', &paint.tone(Tone::Bad, "^"));
+        let _ = writeln!(
+            out,
+            "{margin} {bar}\n{} {bar} {}",
+            paint.tone(Tone::Live, &number),
+            terminal(shown).trim_end()
+        );
         let _ = writeln!(out, "{margin} {bar} {caret}");
     }
     if !found.help.is_empty() {
-        let _ = writeln!(out, "{margin} {} help: {}", paint(BLUE, "="), line(&found.help, usize::MAX));
+        let _ =
+            writeln!(out, "{margin} {} help: {}", paint.tone(Tone::Live, "="), line(&found.help, usize::MAX));
     }
     out.push('\n');
 }

@@ -212,7 +212,7 @@ fn a_refused_rollback_commit_is_tried_again_with_backoff_and_at_once_on_a_new_he
     assert_eq!((truth, reason), (Truth::False, Reason::PushRefused));
     assert!(text.contains("protected branch hook declined"), "{text}");
     assert!(text.contains("set CNIUpgrade/calico back to v3.27.2"), "{text}");
-    assert_eq!(lab.step().unwrap(), "1 problem", "the words of the server are a problem, too");
+    assert_eq!(lab.step().unwrap(), "1 problem: PushRefused", "the words of the server are a problem, too");
     lab.now = at(1_000);
     assert!(lab.rollback().is_some());
     lab.now = at(401);

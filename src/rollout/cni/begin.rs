@@ -7,7 +7,7 @@ use crate::{
         names::WishHash,
         status::{Attempt, AttemptKind, IntentKind, LastGood, Nodes, Outcome, PastAttempt, Truth},
     },
-    manifest::wish::Wish,
+    manifest::wish::{Wish, normalise, written_like},
     profile::Profile,
     rollout::lifecycle::{attempt_id, fresh_token},
     world::Record,
@@ -91,7 +91,7 @@ impl Cx<'_> {
         if let Some(attempt) = &mut self.draft.attempt {
             attempt.template = wrote;
         }
-        self.draft.target_version = Some(good.version);
+        self.draft.target_version = Some(written_like(&good.version, &self.spec.target_version));
         self.enter(CniPhase::Rollback);
         self.turn_intents(IntentKind::PutBack);
     }
@@ -106,6 +106,7 @@ impl Cx<'_> {
         let number = 1 + known.chain(recorded).chain(mine).max().unwrap_or(0);
         self.leave(left_as);
         let running = self.running_version();
+        let running = running.map(|version| written_like(&version, &self.spec.target_version));
         self.draft.current_version = running.or_else(|| self.draft.current_version.take());
         self.draft.rollback = None;
         let nodes = &mut self.draft.nodes;
@@ -155,21 +156,20 @@ impl Cx<'_> {
         self.profile.version(&Profile::template_images(&self.agent.is.template.raw))
     }
 
+    /// The same as the manifest would write it; empty when it cannot be read.
+    pub(super) fn running_as_written(&self) -> String {
+        let running = self.running_version().unwrap_or_default();
+        written_like(&running, &self.spec.target_version)
+    }
+
     /// What runs now, as last good of the attempt that begins.
     fn what_runs(&self) -> LastGood {
         let version = self.running_version().unwrap_or_default();
         let before = self.attempt().filter(|_| {
-            self.draft
-                .target_version
-                .as_deref()
-                .is_some_and(|target| crate::manifest::wish::normalise(target) == version)
+            self.draft.target_version.as_deref().is_some_and(|target| normalise(target) == version)
         });
         // What an attempt put back runs as it did before it, in the scope and with the provider of then.
-        let restored = self
-            .draft
-            .last_good
-            .as_ref()
-            .filter(|good| crate::manifest::wish::normalise(&good.version) == version);
+        let restored = self.draft.last_good.as_ref().filter(|good| normalise(&good.version) == version);
         let (wish, revision) = match (before, restored) {
             (Some(attempt), _) => (attempt.wish.clone(), attempt.revision.clone()),
             (None, Some(good)) => (good.wish.clone(), good.revision.clone()),
@@ -177,7 +177,7 @@ impl Cx<'_> {
         };
         let strategy = self.agent.is.original_strategy.clone();
         LastGood {
-            version: if self.spec.target_version.starts_with('v') { format!("v{version}") } else { version },
+            version: written_like(&version, &self.spec.target_version),
             wish,
             revision,
             template: Some(self.agent.is.template.raw.to_string()),

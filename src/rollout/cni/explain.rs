@@ -2,7 +2,10 @@
 
 use super::{Cx, later, window};
 use crate::{
-    api::cni_upgrade::CniPhase,
+    api::{
+        cni_upgrade::CniPhase,
+        status::{Attempt, Outcome},
+    },
     rollout::{gate::Gate, waiting::Waiting},
 };
 
@@ -11,8 +14,7 @@ impl Cx<'_> {
     pub(super) fn gates_ahead(&self) -> Vec<Gate> {
         let Some(attempt) = self.attempt() else { return self.gates() };
         if let Some(outcome) = attempt.outcome {
-            let text = format!("attempt {} has ended: {}", attempt.number, outcome.as_str());
-            return vec![self.driver_gate(), self.owner_gate(), Gate::pass("attempt", text)];
+            return vec![self.driver_gate(), self.owner_gate(), self.ended_gate(attempt, outcome)];
         }
         match self.draft.phase {
             CniPhase::Pending => self.gates(),
@@ -27,6 +29,19 @@ impl Cx<'_> {
                 vec![self.driver_gate(), self.owner_gate(), self.budget_gate()]
             }
         }
+    }
+
+    /// A wish that failed is not tried again; one that an attempt was put back to has no step ahead.
+    fn ended_gate(&self, attempt: &Attempt, outcome: Outcome) -> Gate {
+        let failed = matches!(outcome, Outcome::RolledBack | Outcome::RollbackIncomplete | Outcome::Held);
+        if failed && attempt.wish == self.entry.wish {
+            return Gate::refuse("attempt", self.quarantined());
+        }
+        let target = self.draft.target_version.as_deref().unwrap_or("?");
+        Gate::pass(
+            "attempt",
+            format!("attempt {} to {target} has ended: {}", attempt.number, outcome.as_str()),
+        )
     }
 
     fn budget_gate(&self) -> Gate {

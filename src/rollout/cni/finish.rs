@@ -10,6 +10,7 @@ use crate::{
         status::{AttemptKind, IntentKind, NodeSkip, Outcome, Truth},
     },
     diff::{Goal, NodeState},
+    mirror::ledger::RollbackState,
     publish, report,
     rollout::{Decision, conditions::Conditions, observed::seconds, waiting::Waiting},
 };
@@ -18,6 +19,8 @@ use crate::{
 const SKIPS: usize = 50;
 /// Reasons for waiting kept in a status.
 const REASONS: usize = 10;
+/// Evidence in a message, in characters: the way on stands after it and must fit as well.
+const EVIDENCE: usize = 900;
 
 impl Cx<'_> {
     /// Turns the draft into a decision.
@@ -31,6 +34,7 @@ impl Cx<'_> {
         if self.draft.attempt.is_none() {
             self.draft.target_version = Some(self.spec.target_version.clone());
         }
+        self.name_commit();
         self.conclude();
         let write = crate::rollout::cni_status_write(self.key, self.claim, &self.draft);
         self.decision.statuses.extend(write);
@@ -104,6 +108,17 @@ impl Cx<'_> {
         nodes.skips = skipped.into_iter().take(SKIPS).collect();
         if draft.phase == CniPhase::Completed {
             draft.current_version.clone_from(&draft.target_version);
+        }
+    }
+
+    /// The commit that recorded the rollback, once the ledger has seen it.
+    fn name_commit(&mut self) {
+        let id = self.attempt().map(|attempt| attempt.id.clone());
+        let entry = self.target.rollbacks.iter().find(|entry| Some(&entry.attempt) == id.as_ref());
+        let Some(RollbackState::Recorded(commit)) = entry.map(|entry| &entry.state) else { return };
+        let commit = self.ledger.revision(commit);
+        if let Some(rollback) = &mut self.draft.rollback {
+            rollback.commit = Some(commit);
         }
     }
 
@@ -185,7 +200,7 @@ impl Cx<'_> {
             .map(|f| format!("{} ({})", f.node, f.reason))
             .collect();
         if !self.returning() && self.drifted() {
-            let running = self.running_version().unwrap_or_default();
+            let running = self.running_as_written();
             let text = format!(
                 "The DaemonSet's template runs {running}, but {target} completed. Put the image back, or declare what shall run."
             );
@@ -222,8 +237,14 @@ impl Cx<'_> {
         let version = good.map(|good| good.version.clone()).unwrap_or_default();
         let agrees = good.is_some_and(|good| good.wish == self.entry.wish);
         let target = self.draft.target_version.clone().unwrap_or_default();
+        let rollback = self.draft.rollback.as_ref();
+        let evidence = rollback.map(|rollback| report::escape::line(&rollback.evidence, EVIDENCE));
+        let evidence = evidence.unwrap_or_else(|| "its evidence is lost".to_owned());
         if outcome == Some(Outcome::RolledBack) && agrees {
-            let text = format!("{target} failed; Git and cluster agree on {version} again.");
+            let text = format!(
+                "{target} failed: {evidence}. Git and cluster agree on {version} again. To try {target} once more, \
+                 commit it together with the annotation `trunkline.dev/retry: <token not used before>`."
+            );
             conditions.ready(Reason::RolledBack, text);
             return;
         }
@@ -233,10 +254,8 @@ impl Cx<'_> {
             conditions.stalled(Reason::Quarantined, report::waiting::refusal(&refusal));
             return;
         }
-        let rollback = self.draft.rollback.as_ref();
         let reason =
             rollback.and_then(|rollback| Reason::parse(&rollback.reason)).unwrap_or(Reason::FailedAndHeld);
-        let evidence = rollback.map(|rollback| rollback.evidence.clone()).unwrap_or_default();
         let next = match outcome {
             Some(Outcome::Held) => format!(
                 "Nothing was put back, since autoRollback is false. Revert the commit to go back to {version}, or declare another version."
@@ -251,7 +270,9 @@ impl Cx<'_> {
                 | Outcome::Superseded
                 | Outcome::Reverted,
             )
-            | None => format!("Every touched node is back on {version}."),
+            | None => format!(
+                "Every touched node is back on {version}, and Git has to say so too: by the rollback commit, or by yours."
+            ),
         };
         conditions.stalled(reason, format!("{target} failed: {evidence}. {next}"));
     }

@@ -140,9 +140,8 @@ impl Cx<'_> {
             Err(refusal) => return vec![Gate::refuse("containers", refusal)],
         };
         let containers = Gate::pass("containers", format!("{} image fields move together", covered.len()));
-        let from = self.running_version().unwrap_or_default();
-        let to = crate::manifest::wish::normalise(&self.spec.target_version);
-        let skew = match self.profile.skew(&from, &to) {
+        let (from, to) = (self.running_as_written(), self.spec.target_version.trim());
+        let skew = match self.profile.skew(&from, to) {
             Ok(None) => Gate::pass("version skew", format!("{from} to {to} is allowed")),
             Ok(Some(warning)) => Gate::of("version skew", GateVerdict::Warn(warning)),
             Err(refusal) => Gate::refuse("version skew", refusal),

@@ -8,7 +8,7 @@ use crate::{
         status::{AttemptKind, Outcome},
     },
     diff::{NodeDiff, NodeState, order},
-    manifest::wish::normalise,
+    manifest::wish::written_like,
     rollout::{
         gate::Gate,
         plan::{Ahead, PlannedNode, Preview},
@@ -42,6 +42,9 @@ pub(in crate::rollout) fn preview(
             gates.push(Gate::wait("canaries", Waiting::NoCanary));
         }
     }
+    if matches!(ahead, Ahead::UnderWay(CniPhase::Pending | CniPhase::Canary | CniPhase::RollingOut)) {
+        gates.extend(cx.brakes().into_iter().map(|brake| Gate::wait("brake", brake)));
+    }
     Ok(cx.preview(ahead, gates))
 }
 
@@ -63,7 +66,7 @@ impl Cx<'_> {
     /// Version of last good while an attempt is under way, else of the live template.
     fn version_before(&self, ahead: Ahead) -> String {
         match (ahead, &self.draft.last_good) {
-            (Ahead::UnderWay(_), Some(good)) => normalise(&good.version),
+            (Ahead::UnderWay(_), Some(good)) => written_like(&good.version, &self.spec.target_version),
             (
                 Ahead::Runs
                 | Ahead::Start
@@ -72,7 +75,7 @@ impl Cx<'_> {
                 | Ahead::Ended(_)
                 | Ahead::Nothing,
                 _,
-            ) => self.running_version().unwrap_or_default(),
+            ) => self.running_as_written(),
         }
     }
 
@@ -82,7 +85,7 @@ impl Cx<'_> {
             provider: self.profile.name.clone(),
             agent: self.agent_key.clone(),
             from: self.version_before(ahead),
-            to: normalise(&self.spec.target_version),
+            to: self.spec.target_version.trim().to_owned(),
             ahead,
             gates,
             nodes: Vec::new(),

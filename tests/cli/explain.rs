@@ -1,0 +1,123 @@
+//! What `status`, `explain`, the status branch and `kubectl` say when things went wrong or are held: why, which commit, and
+//! the way on.
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use trunkline::{
+    api::{CNIUpgrade, names::HOLD, status::Outcome},
+    sim::model::fault::{Fault, FaultKind},
+};
+
+use super::scene::{EXAMPLE, Scene, declares};
+
+fn bad_agent() -> Fault {
+    Fault::new(FaultKind::CrashLoops).with_image("v3.28.0").on_first(1)
+}
+
+async fn observing() -> Scene {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.push(EXAMPLE, "Upgrade Calico");
+    scene.until(|status| status.waiting_for.iter().any(|why| why.reason == "Observing")).await;
+    scene
+}
+
+async fn patch(scene: &Scene, change: Value) {
+    let api: Api<CNIUpgrade> = Api::all(scene.lab.cluster.client());
+    api.patch("calico-upgrade-v3.28", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_says_what_failed_which_commit_says_so_and_how_to_try_again() {
+    let mut scene = Scene::new([bad_agent()]);
+    scene.start().await;
+    scene.push(&declares("v3.27.2"), "Declare what runs");
+    scene.until_ended(Outcome::AlreadyRuns).await;
+    scene.push(&declares("v3.28.0"), "Upgrade Calico");
+    scene.until_ended(Outcome::RolledBack).await;
+    let back = scene.shown(&["status"]) + &scene.shown(&["explain"]) + &scene.page("README.md");
+    scene.push(&declares("v3.28.0"), "Try again without a token");
+    scene.wait(60).await;
+    insta::assert_snapshot!(
+        back + &scene.shown(&["status"]) + &scene.shown(&["explain"]) + &scene.subjects()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_its_rollback_commit_removed_is_explained_from_the_ledger() {
+    let mut scene = Scene::new([bad_agent()]);
+    scene.start().await;
+    scene.push(EXAMPLE, "Upgrade Calico");
+    scene.wait(300).await;
+    insta::assert_snapshot!(scene.shown(&["status"]) + &scene.shown(&["explain", "calico-upgrade-v3.28"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_kept_is_told_once_with_the_way_back() {
+    let mut scene = Scene::new([bad_agent()]);
+    scene.start().await;
+    scene.push(&EXAMPLE.replace("autoRollback: true", "autoRollback: false"), "Upgrade Calico");
+    scene.until_ended(Outcome::Held).await;
+    let status = scene.shown(&["status"]);
+    assert_eq!(status.matches("The DaemonSet stays on").count(), 1, "{status}");
+    insta::assert_snapshot!(status + &scene.shown(&["explain"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_promises_no_time_and_a_plan_sees_the_brake_and_the_pause() {
+    let scene = observing().await;
+    scene.file("paused.yaml", &EXAMPLE.replace("maxParallel: 3", "maxParallel: 3\n  paused: true"));
+    let planned = scene.shown(&["plan", "paused.yaml"]);
+    patch(&scene, json!({ "metadata": { "annotations": { HOLD: "DNS is odd" } } })).await;
+    scene.wait(60).await;
+    insta::assert_snapshot!(planned + &scene.shown(&["status"]) + &scene.page("README.md"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_is_rejected_says_where_and_which_form_is_acted_on() {
+    let mut scene = observing().await;
+    scene.push(&EXAMPLE.replace("maxParallel: 3", "maxParalel: 3"), "Break it");
+    scene.wait(30).await;
+    insta::assert_snapshot!(scene.shown(&["explain"]) + &scene.subjects());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_never_could_be_read_is_pointed_at() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.push(&EXAMPLE.replace("maxParallel: 3", "maxParalel: 3"), "A slip");
+    scene.wait(30).await;
+    insta::assert_snapshot!(scene.shown(&["explain", "calico-upgrade-v3.28"]) + &scene.shown(&["explain"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_taken_at_its_word() {
+    let scene = observing().await;
+    insta::assert_snapshot!(
+        scene.shown(&["status", "-n", "web"])
+            + &scene.shown(&["status", "calico-upgrade-v3.28", "-n", "web"])
+            + &scene.shown(&["explain", "-n", "web"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_columns_of_kubectl_and_the_status_name_one_target() {
+    let mut scene = Scene::new([bad_agent()]);
+    scene.start().await;
+    scene.push(&declares("v3.27.2"), "Declare what runs");
+    scene.until_ended(Outcome::AlreadyRuns).await;
+    scene.push(&declares("v3.28.0"), "Upgrade Calico");
+    scene.until_ended(Outcome::RolledBack).await;
+    let path = "/apis/cni.example.com/v1/cniupgrades";
+    let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table: Value = scene.lab.cluster.client().request(request.body(Vec::new()).unwrap()).await.unwrap();
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    let target = columns.iter().position(|column| column["name"] == "Target").unwrap();
+    assert_eq!(table["rows"][0]["cells"][target], "v3.28.0");
+    let report: Value = serde_json::from_slice(&scene.run(&["status", "--output", "json"]).stdout).unwrap();
+    assert_eq!(report["objects"][0]["target"], "v3.28.0");
+    assert_eq!(report["objects"][0]["current"], "v3.27.2");
+}
