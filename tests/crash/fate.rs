@@ -46,6 +46,17 @@ pub(crate) enum Death {
     At(BTreeSet<usize>),
 }
 
+impl Death {
+    /// Engines that die of it.
+    pub(crate) fn number(&self) -> usize {
+        match self {
+            Self::Never => 0,
+            Self::Around(..) => 1,
+            Self::At(points) => points.len(),
+        }
+    }
+}
+
 /// One effect as it was recorded.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -69,6 +80,7 @@ struct State {
     dead: bool,
     effects: Vec<Effect>,
     polls: usize,
+    deaths: usize,
 }
 
 /// The death of the engines of one run, and everything that they did.
@@ -77,7 +89,7 @@ pub(crate) struct Fate(Arc<(Mutex<State>, Notify)>);
 
 impl Fate {
     pub(crate) fn new(death: Death) -> Self {
-        let state = State { death, dead: false, effects: Vec::new(), polls: 0 };
+        let state = State { death, dead: false, effects: Vec::new(), polls: 0, deaths: 0 };
         Self(Arc::new((Mutex::new(state), Notify::new())))
     }
 
@@ -93,6 +105,11 @@ impl Fate {
     /// Await points passed.
     pub(crate) fn polls(&self) -> usize {
         self.state().polls
+    }
+
+    /// Engines that have died.
+    pub(crate) fn deaths(&self) -> usize {
+        self.state().deaths
     }
 
     /// Waits until an engine has to be dropped.
@@ -114,7 +131,9 @@ impl Fate {
         let mut state = self.state();
         state.polls += 1;
         let polls = state.polls;
-        matches!(&state.death, Death::At(points) if points.contains(&polls))
+        let dies = matches!(&state.death, Death::At(points) if points.contains(&polls));
+        state.deaths += usize::from(dies);
+        dies
     }
 
     fn meets(&self, effect: Effect) -> Option<Moment> {
@@ -129,6 +148,7 @@ impl Fate {
             return None;
         }
         state.dead = moment != Moment::After;
+        state.deaths += 1;
         self.0.1.notify_one();
         Some(moment)
     }
@@ -176,9 +196,12 @@ impl Remote for Mortal {
             None | Some(Moment::After) => self.remote.push(commit),
             Some(Moment::Before) => Err(cut()),
             Some(Moment::Between) => {
-                let tip = self.bare.tip(&commit.branch);
-                self.remote.push(commit)?;
-                self.bare.set(&commit.branch, tip.as_deref());
+                // The push itself gets as far as the ref, which somebody else holds, and no further. A served repository
+                // throws the objects of such a push away, which is `Before`.
+                let locked = self.bare.lock(&commit.branch);
+                let ended = self.remote.push(commit);
+                drop(locked);
+                assert!(matches!(ended, Err(GitError::Unreachable(_))), "{ended:?}");
                 Err(cut())
             }
             Some(Moment::Unheard) => {

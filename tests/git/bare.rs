@@ -1,6 +1,7 @@
 //! A bare repository with commits made for a test.
 
 use std::{
+    fs::{self, File},
     path::{Path, PathBuf},
     sync::Once,
     time::Duration,
@@ -116,6 +117,14 @@ impl Bare {
         }
     }
 
+    /// Holds the lock of a branch's ref, as a process that is about to move it does, until it is dropped.
+    pub(crate) fn lock(&self, branch: &str) -> RefLock {
+        let path = self.0.join(format!("refs/heads/{branch}.lock"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        File::create_new(&path).unwrap();
+        RefLock(path)
+    }
+
     /// The tip of a branch.
     pub(crate) fn tip(&self, branch: &str) -> Option<String> {
         self.open().refname_to_id(&format!("refs/heads/{branch}")).ok().map(|id| id.to_string())
@@ -151,6 +160,15 @@ impl Bare {
         let entry = commit.tree().unwrap().get_path(path.as_ref()).ok()?;
         let blob = repository.find_blob(entry.id()).unwrap();
         Some((entry.filemode(), String::from_utf8(blob.content().to_vec()).unwrap()))
+    }
+}
+
+/// The lock of a ref.
+pub(crate) struct RefLock(PathBuf);
+
+impl Drop for RefLock {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).unwrap();
     }
 }
 
