@@ -122,9 +122,8 @@ fn in_force_or_why_not(
 ) -> bool {
     match ledger_entry(case.world, key) {
         // What no ledger that can be read knows may be in one that cannot.
-        None if ledger_unread(case.world) => {
-            let what = "the ledger, which cannot be read; delete its ConfigMap to have it rebuilt".to_owned();
-            decision.waiting.push(Waiting::Feeds { what });
+        None if case.world.ledgers.keys().any(|repo| case.world.is_unreadable(repo)) => {
+            decision.waiting.push(unreadable_ledger());
         }
         None => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
         Some(_) if not_ours(claim) => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
@@ -134,8 +133,10 @@ fn in_force_or_why_not(
     false
 }
 
-fn ledger_unread(world: &World) -> bool {
-    world.ledgers.values().any(|ledger| ledger.is.is_err())
+/// Nothing new begins while nobody can tell what is declared now.
+fn unreadable_ledger() -> Waiting {
+    let what = "the ledger, which cannot be read; delete its ConfigMap to have it rebuilt".to_owned();
+    Waiting::Feeds { what }
 }
 
 fn act(case: &Case<'_>, key: &ClaimKey, now: Now) -> Decision {
@@ -177,11 +178,7 @@ fn not_ours(claim: &Seen<Claim>) -> bool {
 
 /// Ledger and entry of a declared object.
 pub(crate) fn ledger_entry<'w>(world: &'w World, key: &ClaimKey) -> Option<(&'w Ledger, &'w ObjectEntry)> {
-    world
-        .ledgers
-        .values()
-        .filter_map(|seen| seen.is.as_ref().ok())
-        .find_map(|ledger| ledger.objects.get(key).map(|entry| (&**ledger, entry)))
+    world.last_read().find_map(|ledger| ledger.objects.get(key).map(|entry| (ledger, entry)))
 }
 
 /// Status of a `CNIUpgrade`, if it has one that can be read.

@@ -6,6 +6,7 @@
 
 pub mod digest;
 pub mod git;
+mod ledgers;
 pub mod objects;
 mod state;
 

@@ -193,6 +193,8 @@ pub struct World {
     pub claims: BTreeMap<ClaimKey, Seen<Claim>>,
     /// Ledgers.
     pub ledgers: BTreeMap<RepoName, Seen<Result<Box<Ledger>, String>>>,
+    /// Ledgers that cannot be read now, as they were before; gone with the process, which then only waits.
+    pub(super) readable: BTreeMap<RepoName, Box<Ledger>>,
     /// Attempt records by ConfigMap name.
     pub records: BTreeMap<String, Seen<Result<Box<Record>, String>>>,
     /// Names of ConfigMaps that hold ledgers.
@@ -290,33 +292,6 @@ impl World {
         self.pods_by_owner.get(owner).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
     }
 
-    /// Target that the ledgers give for a claim; a claim that no ledger knows stands for itself.
-    pub fn target_of(&self, claim: &ClaimKey) -> Target {
-        self.ledgers
-            .values()
-            .filter_map(|seen| seen.is.as_ref().ok())
-            .find_map(|ledger| ledger.objects.get(claim).map(|entry| entry.target.clone()))
-            .unwrap_or_else(|| Target::Unresolved(claim.clone()))
-    }
-
-    /// Every key there is, for changes that concern everything.
-    pub fn all_keys(&self) -> BTreeSet<Key> {
-        let mut keys: BTreeSet<Key> =
-            self.claims.keys().map(|claim| Key::Rollout(self.target_of(claim))).collect();
-        for (repo, seen) in &self.ledgers {
-            keys.insert(Key::Mirror(repo.clone()));
-            keys.insert(Key::Publish(repo.clone()));
-            if let Ok(ledger) = &seen.is {
-                keys.extend(ledger.objects.values().map(|entry| Key::Rollout(entry.target.clone())));
-            }
-        }
-        for repo in self.git.keys() {
-            keys.insert(Key::Mirror(repo.clone()));
-            keys.insert(Key::Publish(repo.clone()));
-        }
-        keys
-    }
-
     fn relisted(&mut self, feed: Feed, now: Timestamp) -> BTreeSet<Key> {
         let listed = self.listing.remove(&feed).unwrap_or_default();
         let mut keys = BTreeSet::new();
@@ -370,7 +345,7 @@ impl World {
 }
 
 /// Puts a shape in its place; the older of two versions of one UID loses. True if the shape changed.
-fn put<K: Ord, T: PartialEq>(map: &mut BTreeMap<K, Seen<T>>, key: K, new: Seen<T>) -> bool {
+pub(super) fn put<K: Ord, T: PartialEq>(map: &mut BTreeMap<K, Seen<T>>, key: K, new: Seen<T>) -> bool {
     match map.get_mut(&key) {
         Some(old) if old.uid == new.uid && new.rv <= old.rv => false,
         Some(old) if old.uid == new.uid && old.is == new.is => {
@@ -449,15 +424,6 @@ impl World {
                 | Shape::Record(_),
             ) => BTreeSet::new(),
         }
-    }
-
-    fn see_ledger(&mut self, repo: &RepoName, seen: Seen<Result<Box<Ledger>, String>>) -> BTreeSet<Key> {
-        let mut keys = self.keys_of_ledger(repo);
-        if !put(&mut self.ledgers, repo.clone(), seen) {
-            return BTreeSet::new();
-        }
-        keys.append(&mut self.keys_of_ledger(repo));
-        keys
     }
 
     fn see_pod(&mut self, key: PodKey, seen: Seen<Pod>) -> BTreeSet<Key> {
@@ -540,6 +506,7 @@ impl World {
                 let keys = self.all_keys();
                 if let Some(repo) = self.ledger_names.get(name).cloned() {
                     if take(&mut self.ledgers, &repo, uid).is_some() {
+                        self.readable.remove(&repo);
                         self.ledger_names.remove(name);
                         return keys;
                     }
@@ -548,16 +515,6 @@ impl World {
                 if take(&mut self.records, name, uid).is_some() { keys } else { BTreeSet::new() }
             }
         }
-    }
-
-    fn agent_keys(&self) -> BTreeSet<Key> {
-        self.ledgers
-            .values()
-            .filter_map(|seen| seen.is.as_ref().ok())
-            .flat_map(|ledger| ledger.objects.values())
-            .filter(|entry| matches!(entry.target, Target::Agent(_)))
-            .map(|entry| Key::Rollout(entry.target.clone()))
-            .collect()
     }
 
     /// An agent concerns its own target, the targets that could not be resolved, and the resolution itself.
@@ -585,15 +542,6 @@ impl World {
         for repo in self.ledgers.keys().chain(self.git.keys()) {
             keys.insert(Key::Mirror(repo.clone()));
             keys.insert(Key::Publish(repo.clone()));
-        }
-        keys
-    }
-
-    fn keys_of_ledger(&self, repo: &RepoName) -> BTreeSet<Key> {
-        let mut keys = BTreeSet::from([Key::Mirror(repo.clone()), Key::Publish(repo.clone())]);
-        keys.extend(self.claims.keys().map(|claim| Key::Rollout(self.target_of(claim))));
-        if let Some(Ok(ledger)) = self.ledgers.get(repo).map(|seen| &seen.is) {
-            keys.extend(ledger.objects.values().map(|entry| Key::Rollout(entry.target.clone())));
         }
         keys
     }

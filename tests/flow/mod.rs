@@ -3,6 +3,7 @@
 mod declarations;
 mod documents;
 mod engine;
+mod ledger;
 mod look;
 mod manifests;
 mod nodes;

@@ -11,7 +11,7 @@ use trunkline::{
 
 use super::{
     look::{attempt, says, waits},
-    manifests::calico,
+    manifests::{and, calico},
     stage::Stage,
 };
 
@@ -101,4 +101,29 @@ async fn a_node_that_joins_and_fails_takes_all_of_them_back() {
     stage.until_so("the document is removed", 30, |stage| stage.commits() == 2).await;
     assert_eq!(stage.running("v3.27.2"), 11);
     assert!(stage.strategy_is_back());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_in_flight_have_the_whole_time_of_the_wish_that_takes_over() {
+    let stage = Stage::new(6);
+    stage.engine();
+    stage.pass(60).await;
+    stage.cluster.model(|model| {
+        let slow = Fault::new(FaultKind::Slow { by: 240 }).on(["node-000", "node-003"]);
+        model.add_fault(slow.with_image("v3.28.0"));
+    });
+    let zone = |zone, seconds| {
+        let manifest =
+            and(&calico("v3.28.0"), &format!("nodeSelector: {{topology.kubernetes.io/zone: {zone}}}"));
+        manifest.replace("timeoutSeconds: 300", &format!("timeoutSeconds: {seconds}"))
+    };
+    stage.remote.commit("main", &[("calico.yaml", &zone("zone-a", 300))]);
+    let first = stage.until("calico", 10, |status| !status.nodes.open.is_empty()).await;
+    stage.pass(220).await;
+    stage.remote.commit("main", &[("calico.yaml", &zone("zone-b", 60))]);
+    let second = stage.until("calico", 2, |status| attempt(status).1 > attempt(&first).1).await;
+    assert_eq!(second.nodes.open.len(), 1, "{:#?}", second.nodes);
+    let done = stage.until_phase("calico", CniPhase::Completed, 20).await;
+    assert_eq!((attempt(&done), done.upgraded_nodes, done.failed_nodes), (attempt(&second), 2, 0));
+    assert_eq!(stage.running("v3.28.0"), 3);
 }

@@ -111,6 +111,22 @@ async fn a_status_edited_to_nonsense_is_put_right_or_halts_with_a_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_edited_to_the_end_shortens_no_canary() {
+    let (stage, before) = observing(5).await;
+    let settled = stage.clock.now();
+    let ended = json!({ "outcome": "Completed", "finishedAt": settled });
+    patch_status(&stage, json!({ "status": { "phase": "Completed", "attempt": ended } })).await;
+    let right = stage.until_phase("calico", CniPhase::Canary, 1).await;
+    let left = right.attempt.clone().unwrap();
+    assert_eq!((attempt(&right), left.outcome, left.finished_at), (attempt(&before), None, None));
+    let rolling = stage.until_phase("calico", CniPhase::RollingOut, 40).await;
+    let observed = rolling.phase_started_at.unwrap().duration_since(settled).as_secs();
+    assert!(observed >= 1190, "promoted after {observed} s");
+    let done = stage.until_phase("calico", CniPhase::Completed, 20).await;
+    assert_eq!((attempt(&done), stage.running("v3.28.0")), (attempt(&before), 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deleted_custom_resource_comes_back_with_its_attempt_and_the_rollout_goes_on() {
     for strip in [false, true] {
         let (stage, before) = observing(5).await;

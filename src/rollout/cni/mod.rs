@@ -189,7 +189,9 @@ impl<'a> Cx<'a> {
             for brake in self.brakes() {
                 self.wait(brake);
             }
-            self.decision.waiting.extend(others.into_iter().filter(|known| !known.is_brake()));
+            for other in others.into_iter().filter(|known| !known.is_brake()) {
+                self.wait(other);
+            }
         }
     }
 
@@ -321,9 +323,12 @@ impl<'a> Cx<'a> {
         i64::from(self.spec.timeout_seconds)
     }
 
-    /// The brake and the pause: why nothing new may start.
+    /// Why nothing new may start: a ledger that cannot be read, the pause, the brake. None of them holds a way back.
     fn brakes(&self) -> Vec<Waiting> {
         let mut brakes = Vec::new();
+        if self.case.world.is_unreadable(&self.ledger.repository) {
+            brakes.push(super::unreadable_ledger());
+        }
         if self.spec.paused {
             brakes.push(Waiting::Paused);
         }
