@@ -130,6 +130,8 @@ reasons! {
     InForce,
     /// The status holds what cannot be.
     BrokenInvariant,
+    /// trunkline itself failed while it decided about the target.
+    DecisionFailed,
     // Repositories.
     /// The tracked branch does not descend from the last accepted revision.
     HistoryRewritten,

@@ -9,6 +9,8 @@ mod git;
 mod pass;
 mod queue;
 mod rest;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +38,10 @@ use crate::{
     observe::Observer,
     perform::{self, GitPort, Permit},
     profile::Profile,
-    rollout::effect::{Effect, EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
+    rollout::{
+        self, Case, Decision, Now,
+        effect::{Effect, EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
+    },
     world::{Feed, FeedHealth, Key, Observation, Shape, World},
 };
 use git::{Ears, Since, Worker};
@@ -103,6 +108,8 @@ pub struct Engine {
     /// Commits that the mirror has parsed already.
     memos: BTreeMap<RepoName, ReadMemo>,
     halted: Halted,
+    /// The core's decision about a target.
+    rollout: fn(&Case<'_>, Now) -> Decision,
     told: BTreeMap<Key, Vec<String>>,
     requested: BTreeMap<Uid, String>,
     seen: mpsc::Receiver<Observation>,
@@ -137,6 +144,7 @@ impl Engine {
             rests: Rests::default(),
             memos: BTreeMap::new(),
             halted: Halted::default(),
+            rollout: rollout::decide,
             told: BTreeMap::new(),
             requested: BTreeMap::new(),
             seen,

@@ -21,27 +21,16 @@ use crate::{
     world::{Key, Target},
 };
 
-/// Keys whose decision panicked: they stay as they are until the process is started again.
+/// Keys whose decision panicked, with what it said: nothing is done about them until the process is started again.
 pub(super) type Halted = BTreeMap<Key, String>;
 
 impl Engine {
     pub(super) fn pass(&mut self, key: &Key, now: Timestamp) {
         // The end of the status writes makes the key due again.
-        if self.writing.contains_key(key) || self.halted.contains_key(key) {
+        if self.writing.contains_key(key) {
             return;
         }
-        let decision = match self.decide(key, now) {
-            Ok(decision) => decision,
-            Err(why) => {
-                tracing::error!(
-                    ?key,
-                    why,
-                    "the decision failed; this target is halted, everything else goes on"
-                );
-                self.halted.insert(key.clone(), why);
-                Decision::default()
-            }
-        };
+        let decision = self.decide(key, now);
         if let Some(recheck) = decision.recheck {
             self.queue.after(key.clone(), later(now, recheck));
         }
@@ -59,13 +48,32 @@ impl Engine {
         }
     }
 
-    fn decide(&mut self, key: &Key, now: Timestamp) -> Result<Decision, String> {
+    /// The decision, or what is told of a key about which there is none.
+    fn decide(&mut self, key: &Key, now: Timestamp) -> Decision {
         let now = Now { at: now, epoch: EPOCH };
+        if !self.halted.contains_key(key) {
+            // The core is total; this is the last line of defence, so that one target cannot take the others along.
+            match catch_unwind(AssertUnwindSafe(|| self.ask(key, now))) {
+                Ok(decision) => return decision,
+                Err(panic) => {
+                    let why = text(&*panic);
+                    tracing::error!(key = %name(key), why, "the decision failed; only this key is halted");
+                    self.halted.insert(key.clone(), why);
+                }
+            }
+        }
+        let (Key::Rollout(target), Some(why)) = (key, self.halted.get(key)) else {
+            return Decision::default();
+        };
+        let case = Case { target, world: &self.world, profiles: &self.profiles, config: &self.config };
+        catch_unwind(AssertUnwindSafe(|| rollout::halted(&case, why, now))).unwrap_or_default()
+    }
+
+    fn ask(&mut self, key: &Key, now: Now) -> Decision {
         let Self { world, profiles, config, memos, .. } = self;
         let repository = |name: &RepoName| config.repositories.iter().find(|repo| repo.name == *name);
-        // The core is total; this is the last line of defence, so that one target cannot take the others along.
-        catch_unwind(AssertUnwindSafe(|| match key {
-            Key::Rollout(target) => rollout::decide(&Case { target, world, profiles, config }, now),
+        match key {
+            Key::Rollout(target) => (self.rollout)(&Case { target, world, profiles, config }, now),
             Key::Mirror(name) => repository(name).map_or_else(Decision::default, |repo| {
                 let memo = memos.entry(name.clone()).or_default();
                 mirror::mirror(&MirrorCase { repo, world, profiles, config }, memo, now)
@@ -73,8 +81,7 @@ impl Engine {
             Key::Publish(name) => repository(name).map_or_else(Decision::default, |repo| {
                 publish::publish(&PublishCase { repo, world, config }, now)
             }),
-        }))
-        .map_err(|panic| text(&*panic))
+        }
     }
 
     fn write_statuses(

@@ -84,6 +84,19 @@ pub fn decide(case: &Case<'_>, now: Now) -> Decision {
     acting
 }
 
+/// What is told of a target about which nothing can be decided.
+pub fn halted(case: &Case<'_>, why: &str, now: Now) -> Decision {
+    let mut decision = Decision::default();
+    for (key, claim) in &case.world.claims {
+        let ours = claim.is.annotations.contains_key(REPOSITORY);
+        if ours && case.world.target_of(key) == *case.target {
+            let refusal = Refusal::DecisionFailed { why: why.to_owned() };
+            standing::refuse(key, claim, refusal, now, &mut decision);
+        }
+    }
+    decision
+}
+
 /// The part of a decision that is about one claim.
 pub fn decide_one(case: &Case<'_>, key: &ClaimKey, now: Now) -> Decision {
     let Some(claim) = case.world.claims.get(key) else { return Decision::default() };

@@ -349,6 +349,11 @@ pub enum Refusal {
         /// What.
         what: String,
     },
+    /// The decision about the target panicked.
+    DecisionFailed {
+        /// What it said.
+        why: String,
+    },
 }
 
 impl Refusal {
@@ -374,6 +379,7 @@ impl Refusal {
             Self::Quarantined { .. } => Reason::Quarantined,
             Self::ClusterNameTaken { .. } => Reason::ClusterNameTaken,
             Self::BrokenInvariant { .. } => Reason::BrokenInvariant,
+            Self::DecisionFailed { .. } => Reason::DecisionFailed,
         }
     }
 }

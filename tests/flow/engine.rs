@@ -2,12 +2,17 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use trunkline::{
-    api::{CNIUpgrade, CniUpgradeStatus, cni_upgrade::CniPhase, status::Truth},
+    api::{
+        CNIUpgrade, ClaimKey, CniUpgradeStatus, cni_upgrade::CniPhase, names::REQUESTED_AT, status::Truth,
+    },
     dice::Dice,
     sim::{
-        api::Fault,
+        api::{Fault, route::Verb},
         model::{
             self,
             fault::{FaultKind, Where},
@@ -15,7 +20,7 @@ use trunkline::{
     },
 };
 
-use super::stage::Stage;
+use super::{look::waits, stage::Stage};
 
 const UPGRADE: &str = "\
 apiVersion: cni.example.com/v1
@@ -165,4 +170,61 @@ async fn a_custom_resource_put_by_hand_is_not_ours_and_nothing_happens() {
     let log = stage.cluster.faults().log();
     let touched = log.iter().find(|line| line.asked.writes() && line.asked.uri.contains("kube-system"));
     assert_eq!(touched, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_makes_the_engine_look_at_once() {
+    let stage = Stage::new(3);
+    let _engine = stage.engine();
+    stage.pass(60).await;
+    stage.remote.commit("main", &[("calico.yaml", &UPGRADE.replace("v3.28.0", "v3.27.2"))]);
+    stage.until_phase("calico", CniPhase::Completed, 5).await;
+    let api = Api::<CNIUpgrade>::all(stage.cluster.client());
+    for parallel in [4, 5, 6] {
+        // The repository was polled less than thirty seconds ago.
+        stage.pass(7).await;
+        let changed = UPGRADE
+            .replace("v3.28.0", "v3.27.2")
+            .replace("maxParallel: 3", &format!("maxParallel: {parallel}"));
+        stage.remote.commit("main", &[("calico.yaml", &changed)]);
+        let at = stage.clock.now().to_string();
+        let ask = serde_json::json!({ "metadata": { "annotations": { REQUESTED_AT: at } } });
+        api.patch("calico", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
+        stage.pass(1).await;
+        assert_eq!(stage.spec_of("calico")["maxParallel"], parallel);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_version_is_gone_leads_to_a_list_that_loses_nothing() {
+    let stage = Stage::new(5);
+    let _engine = stage.engine();
+    stage.pass(60).await;
+    stage.remote.commit("main", &[("calico.yaml", UPGRADE)]);
+    let observing = |status: &CniUpgradeStatus| waits(status, "Observing") && status.nodes.in_scope == 5;
+    stage.until("calico", 10, observing).await;
+    let lists = |stage: &Stage| {
+        let log = stage.cluster.faults().log();
+        log.iter().filter(|line| line.asked.is(Verb::List, "Node")).count()
+    };
+    let old = stage.versions().into_iter().find(|(_, version)| version == "v3.27.2").unwrap().0;
+    let change = |model: &mut model::Model, round| match round {
+        0 => model.remove_node(&old),
+        1 => model.add_node("node-new", model::cluster::node_labels("node-new", 0, false)),
+        _ => model.edit_claim(&ClaimKey::cni("calico"), |spec| spec["targetVersion"] = "v3.29.0".into()),
+    };
+    for (round, in_scope) in [4, 5, 5].into_iter().enumerate() {
+        let listed = lists(&stage);
+        stage.cluster.cut_watches();
+        stage.cluster.model(|model| {
+            assert!(change(model, round));
+            model.compact();
+        });
+        stage.pass(90).await;
+        assert_eq!(lists(&stage), listed + 1, "round {round}");
+        assert_eq!(stage.status("calico").unwrap().nodes.in_scope, in_scope, "round {round}");
+        assert_eq!(stage.spec_of("calico")["targetVersion"], "v3.28.0");
+    }
+    let done = stage.until_phase("calico", CniPhase::Completed, 60).await;
+    assert_eq!((done.upgraded_nodes, done.failed_nodes, stage.running("v3.28.0")), (5, 0, 5));
 }

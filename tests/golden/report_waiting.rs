@@ -114,6 +114,7 @@ fn all_refusals() -> Vec<Refusal> {
         Refusal::Quarantined { version: "v3.28.0".to_owned(), attempt: "a1".to_owned() },
         Refusal::ClusterNameTaken { cluster: "prod-1".to_owned(), uid: "0d9f".to_owned() },
         Refusal::BrokenInvariant { what: "the attempt has no last good".to_owned() },
+        Refusal::DecisionFailed { why: "index out of bounds".to_owned() },
     ]
 }
 
