@@ -64,7 +64,7 @@ fn difference(was: &str, is: &str) -> String {
     }
     let same = was.iter().zip(&is).take_while(|(was, is)| was == is).count();
     let lines = |sign: char, lines: &[&str]| {
-        lines.iter().take(DIFFERING).map(|line| format!("{sign} {line}\n")).collect::<String>()
+        lines.iter().take(DIFFERING).fold(String::new(), |text, line| text + &format!("{sign} {line}\n"))
     };
     let (was, is) = (lines('-', &was[same..]), lines('+', &is[same..]));
     if was.is_empty() && is.is_empty() { String::new() } else { format!("line {}:\n{was}{is}", same + 1) }

@@ -102,10 +102,17 @@ struct Watch {
     nodes: BTreeMap<String, String>,
     most_without_agent: usize,
     most_open: usize,
+    /// Version of the cluster at the last look.
+    version: Option<u64>,
 }
 
 impl Watch {
-    fn look(&mut self, stage: &Stage) {
+    /// Looks if something changed; whether it did.
+    fn look(&mut self, stage: &Stage) -> bool {
+        let version = stage.cluster.model(|model| model.rv());
+        if self.version.replace(version) == Some(version) {
+            return false;
+        }
         let mut ready = BTreeSet::new();
         let nodes = stage.cluster.model(|model| {
             for pod in model.list(Kind::Pod, Some("kube-system")) {
@@ -121,6 +128,7 @@ impl Watch {
         self.most_without_agent = self.most_without_agent.max(nodes - ready.len());
         let open = stage.status("calico").map_or(0, |status| status.nodes.open.len());
         self.most_open = self.most_open.max(open);
+        true
     }
 
     /// Agent pods deleted, by node; each counts once, however often its deletion was asked for.
@@ -192,8 +200,7 @@ pub(crate) async fn play(story: Story, fate: &Fate, forgetful: bool) -> Result<R
 /// Waits, looking once a second, and no longer than a step may take.
 async fn until(stage: &Stage, watch: &mut Watch, holds: impl Fn(&Stage) -> bool) -> Result<(), String> {
     for _ in 0..STEP_LIMIT {
-        watch.look(stage);
-        if holds(stage) {
+        if watch.look(stage) && holds(stage) {
             return Ok(());
         }
         stage.pass(1).await;
@@ -203,7 +210,7 @@ async fn until(stage: &Stage, watch: &mut Watch, holds: impl Fn(&Stage) -> bool)
 
 async fn rest(stage: &Stage, watch: &mut Watch) {
     for _ in 0..REST {
-        watch.look(stage);
+        let _ = watch.look(stage);
         stage.pass(1).await;
     }
 }
