@@ -34,6 +34,11 @@ pub fn log(path: &Path, branch: &str, max: usize) -> Result<Vec<CommitInfo>, Git
     Ok(commits)
 }
 
+/// Tip of a branch; `None` if it does not exist.
+pub fn head(path: &Path, branch: &str) -> Result<Option<Oid>, GitError> {
+    Ok(tip(&open(path)?, branch).map(|oid| Oid::new(oid.to_string())))
+}
+
 /// Bytes of one file at the tip of a branch; `None` if there is no such file or branch.
 pub fn file(path: &Path, branch: &str, name: &str) -> Result<Option<Vec<u8>>, GitError> {
     let repository = open(path)?;
@@ -119,7 +124,7 @@ impl Author {
         message: &str,
         at: Timestamp,
     ) -> Result<Oid, GitError> {
-        let parent = log(&self.path, &self.branch, 1)?.into_iter().next().map(|commit| commit.oid);
+        let parent = head(&self.path, &self.branch)?;
         let query = super::TrackedQuery { branch: self.branch.clone(), paths: Vec::new(), since: None };
         self.remote.tracked(&query)?;
         let commit = NewCommit {

@@ -89,7 +89,7 @@ async fn kubectl_reads_and_writes_a_served_cluster() {
     assert!(lab.run(true, "get pods -A -o yaml").await.contains("controller-revision-hash"));
     assert!(lab.run(true, "get ds -A").await.contains("calico-node"));
 
-    lab.run(true, &format!("apply --validate=false -f {manifest}")).await;
+    lab.run(true, &format!("apply -f {manifest}")).await;
     assert!(lab.run(true, "get cniup calico -o yaml").await.contains("maxParallel: 1"));
     let status = r#"{"status":{"phase":"Pending","targetVersion":"v3.27.9"}}"#;
     lab.run(true, &format!("patch cniup calico --subresource=status --type=merge -p {status}")).await;
@@ -98,8 +98,15 @@ async fn kubectl_reads_and_writes_a_served_cluster() {
     assert!(
         lab.run(true, "get cniup calico -o yaml --show-managed-fields").await.contains("kubectl-annotate")
     );
-    lab.run(true, "edit cniup calico --validate=false").await;
+    lab.run(true, "edit cniup calico").await;
     assert!(lab.run(true, "get cniup calico -o yaml").await.contains("targetVersion: v3.29.0"));
+    let slip = claim("other").to_string().replace("\"v3.28.0\"", "\"v3.28.0\",\"maxParalel\":3");
+    let slip = lab.file("slip.json", &slip);
+    let told = lab.run(false, &format!("create -f {}", slip.display())).await;
+    assert!(told.contains(r#"unknown field "spec.maxParalel""#), "{told}");
+    let store = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"kube-system"}}"#;
+    lab.run(true, &format!("create -f {}", lab.file("store.json", store).display())).await;
+    assert!(lab.run(true, "explain cniup.spec.canary").await.contains("healthThreshold"));
     let patch = r#"patch cniup calico --type=merge -p {"spec":{"maxParallel":0}}"#;
     assert!(lab.run(false, patch).await.contains("spec.maxParallel"));
     lab.run(true, "annotate node --all seen=yes").await;

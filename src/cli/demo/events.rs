@@ -103,7 +103,9 @@ fn conditions(object: &str, old: &CniUpgradeStatus, new: &CniUpgradeStatus, now:
         let before = old.conditions.iter().find(|old| old.r#type == condition.r#type);
         let changed =
             before.is_none_or(|old| old.status != condition.status || old.reason != condition.reason);
-        told.contains(&condition.r#type.as_str()) && condition.status == Truth::True && changed
+        let waited_for = new.waiting_for.iter().any(|waiting| waiting.message == condition.message);
+        let told = told.contains(&condition.r#type.as_str()) && !waited_for;
+        told && condition.status == Truth::True && changed
     });
     fresh
         .map(|condition| Event {

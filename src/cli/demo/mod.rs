@@ -1,6 +1,7 @@
 //! `trunkline demo`: a whole story on an embedded cluster and a throw-away Git remote, with the shipped engine.
 
 mod events;
+mod eyes;
 mod screen;
 mod story;
 

@@ -4,25 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use kube::{Api, api::ListParams};
-use serde_json::json;
 
-use super::{super::print, Scenario, events, screen::Screen};
+use super::{Scenario, eyes::Eyes, screen::Screen};
 use crate::{
-    api::{
-        CNIUpgrade, CniUpgradeStatus,
-        names::Oid,
-        reasons::Reason,
-        status::{Outcome, Truth},
-    },
+    api::{names::Oid, status::Outcome},
     clock::later,
-    config::Repository,
     git::bare,
-    manifest::yaml,
-    observe,
-    report::{status_file::Document, tree::StatusReport},
     sim::{
-        lab::{BRANCH, CLUSTER, FOLDER, Lab, NAMESPACE},
+        lab::{BRANCH, FOLDER, Lab},
         model::{
             body::{Body, DaemonSetBody},
             cluster::AgentKind,
@@ -33,8 +22,6 @@ use crate::{
 
 /// The published example, byte for byte.
 const EXAMPLE: &str = include_str!("../../../examples/first-rollout/clusters/demo/calico.yaml");
-/// Virtual time between two looks.
-const TICK: Duration = Duration::from_secs(1);
 /// Virtual time within which every story must have ended, and what each round of nodes adds to it.
 const LIMIT: (Duration, Duration) = (Duration::from_secs(2 * 3600), Duration::from_secs(120));
 
@@ -69,7 +56,7 @@ impl<'l> Story<'l> {
 
     /// Plays it; an error says how its end differs.
     pub(super) async fn play(&mut self) -> anyhow::Result<()> {
-        self.until("the empty repository is accepted", |eyes| eyes.accepted).await?;
+        self.until("the empty repository is accepted", Eyes::accepted).await?;
         match self.scenario {
             Scenario::Upgrade => self.upgrade().await,
             Scenario::BadCanary => self.bad_canary(true).await,
@@ -114,8 +101,7 @@ impl<'l> Story<'l> {
         self.until("the upgrade is completed", |eyes| eyes.ended(Outcome::Completed)).await?;
         let at = self.lab.clock.now();
         let revert = self.author.revert(&bad, at)?;
-        let text = format!("pushed {}: Revert \"Upgrade Calico to v3.28.0\"", revert.short());
-        self.eyes.screen.say(at, "push", &text, &json!({ "commit": revert }));
+        self.eyes.pushed(&revert, "Revert \"Upgrade Calico to v3.28.0\"");
         self.until("the nodes have returned", |eyes| eyes.ended(Outcome::Returned)).await?;
         self.settled("v3.27.2", 3).await
     }
@@ -124,12 +110,7 @@ impl<'l> Story<'l> {
         let at = self.lab.clock.now();
         let files = BTreeMap::from([(path(), Some(text.to_owned()))]);
         let oid = self.author.commit(&files, &format!("{message}\n"), at)?;
-        self.eyes.screen.say(
-            at,
-            "push",
-            &format!("pushed {}: {message}", oid.short()),
-            &json!({ "commit": oid }),
-        );
+        self.eyes.pushed(&oid, message);
         Ok(oid)
     }
 
@@ -148,17 +129,7 @@ impl<'l> Story<'l> {
     }
 
     async fn until(&mut self, what: &str, done: impl Fn(&Eyes<'l>) -> bool) -> anyhow::Result<()> {
-        loop {
-            self.eyes.look().await?;
-            if done(&self.eyes) {
-                return Ok(());
-            }
-            let now = self.lab.clock.now();
-            if now > self.deadline {
-                bail!("{what}: not by {}", self.deadline);
-            }
-            self.lab.clock.sleep_until(later(now, TICK)).await;
-        }
+        self.eyes.until(what, self.deadline, done).await
     }
 
     /// Every node on the version, the strategy back, the status branch up to date, so many commits on main.
@@ -178,121 +149,6 @@ impl<'l> Story<'l> {
             bail!("{found} commits on {BRANCH} instead of {wanted}");
         }
         Ok(())
-    }
-}
-
-/// What was seen last.
-pub(super) struct Eyes<'l> {
-    lab: &'l Lab,
-    pub(super) screen: Screen,
-    statuses: BTreeMap<String, CniUpgradeStatus>,
-    tips: BTreeMap<String, Option<Oid>>,
-    accepted: bool,
-}
-
-impl<'l> Eyes<'l> {
-    fn new(lab: &'l Lab, screen: Screen) -> Self {
-        Self { lab, screen, statuses: BTreeMap::new(), tips: BTreeMap::new(), accepted: false }
-    }
-
-    /// Shows what happens for as long as the process lives.
-    pub(super) async fn watch(&mut self) -> anyhow::Result<()> {
-        loop {
-            self.look().await?;
-            self.lab.clock.sleep_until(later(self.lab.clock.now(), TICK)).await;
-        }
-    }
-
-    /// Looks once and shows what is new.
-    async fn look(&mut self) -> anyhow::Result<()> {
-        let now = self.lab.clock.now();
-        let api: Api<CNIUpgrade> = Api::all(self.lab.cluster.client());
-        let mut changed = false;
-        for object in
-            api.list(&ListParams::default()).await.context("the embedded cluster gives no answer")?
-        {
-            let (Some(name), Some(status)) = (object.metadata.name, object.status) else { continue };
-            let old = self.statuses.get(&name).cloned().unwrap_or_default();
-            if old != status {
-                let events = events::between(&name, &old, &status, now);
-                self.screen.show(&events);
-                self.statuses.insert(name, status);
-                changed = true;
-            }
-        }
-        for branch in [BRANCH.to_owned(), Repository::status_branch_name(CLUSTER)] {
-            changed |= self.look_at_branch(branch, now)?;
-        }
-        if !self.accepted {
-            self.accepted = self.ledger_stands();
-        }
-        if changed && self.screen.wants_tree() {
-            let world = observe::snapshot(&self.lab.cluster.client(), NAMESPACE, now).await;
-            if let Ok(world) = world {
-                self.screen.tree(StatusReport::of(&world, None).text(now, print::paint()));
-            }
-        }
-        Ok(())
-    }
-
-    fn look_at_branch(&mut self, branch: String, now: Timestamp) -> anyhow::Result<bool> {
-        let known = self.tips.get(&branch).cloned().flatten();
-        let tip = bare::log(&self.lab.remote(), &branch, 1)?.into_iter().next().map(|commit| commit.oid);
-        if tip == known {
-            return Ok(false);
-        }
-        let commits = bare::log(&self.lab.remote(), &branch, 50)?;
-        let mut fresh: Vec<_> =
-            commits.iter().take_while(|commit| Some(&commit.oid) != known.as_ref()).collect();
-        fresh.reverse();
-        for commit in fresh {
-            let subject = commit.message.lines().next().unwrap_or_default();
-            let text = format!("commit {} on {branch}: {subject}", commit.oid.short());
-            let data = json!({ "branch": branch, "commit": commit.oid, "subject": subject });
-            self.screen.say(now, "commit", &text, &data);
-        }
-        self.tips.insert(branch, tip);
-        Ok(true)
-    }
-
-    fn ledger_stands(&self) -> bool {
-        self.lab.cluster.model(|model| {
-            model
-                .list(Kind::ConfigMap, Some(NAMESPACE))
-                .any(|found| found.at.name.starts_with("trunkline-ledger"))
-        })
-    }
-
-    fn status(&self) -> Option<&CniUpgradeStatus> {
-        self.statuses.values().next()
-    }
-
-    fn ended(&self, outcome: Outcome) -> bool {
-        self.status().and_then(|status| status.attempt.as_ref()).and_then(|attempt| attempt.outcome)
-            == Some(outcome)
-    }
-
-    /// Git and cluster agree after a rollback.
-    fn agrees(&self) -> bool {
-        let ready = |status: &CniUpgradeStatus| {
-            status.conditions.iter().any(|condition| {
-                condition.r#type == "Ready"
-                    && condition.status == Truth::True
-                    && condition.reason == Reason::RolledBack.as_str()
-            })
-        };
-        self.status().is_some_and(ready)
-    }
-
-    /// The status branch tells of every phase there was.
-    fn published(&self) -> bool {
-        let Some((name, status)) = self.statuses.iter().next() else { return false };
-        let branch = Repository::status_branch_name(CLUSTER);
-        let file = bare::file(&self.lab.remote(), &branch, &format!("CNIUpgrade/{name}.yaml")).ok().flatten();
-        let told = file.and_then(|bytes| {
-            yaml::typed::<Document<CniUpgradeStatus>>(&String::from_utf8_lossy(&bytes)).ok()
-        });
-        told.is_some_and(|told| told.status.transitions == status.transitions)
     }
 }
 

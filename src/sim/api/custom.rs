@@ -70,6 +70,11 @@ pub(super) fn definition_object(resource: &Resource) -> Option<Value> {
     Some(object)
 }
 
+/// Schema of a custom resource.
+pub(super) fn schema(resource: &Resource) -> Option<&'static JSONSchemaProps> {
+    definition(resource).map(|definition| &definition.schema)
+}
+
 /// Printer columns of a custom resource.
 pub(super) fn columns(resource: &Resource) -> &'static [CustomResourceColumnDefinition] {
     definition(resource)

@@ -19,6 +19,7 @@ pub mod faults;
 mod fields;
 mod list;
 mod loopback;
+mod openapi;
 mod parse;
 mod patch;
 mod render;

@@ -24,6 +24,10 @@ pub enum Route {
     Group(String),
     /// `/api/v1` or `/apis/<group>/<version>`.
     Resources(String, String),
+    /// `/openapi/v3`.
+    OpenApi,
+    /// `/openapi/v3/api/v1` or `/openapi/v3/apis/<group>/<version>`.
+    OpenApiOf(String, String),
     /// Objects of a resource.
     Objects(Target),
 }
@@ -142,6 +146,11 @@ pub fn parse(path: &str) -> Result<Route, Failure> {
         ["healthz" | "livez" | "readyz", ..] => Ok(Route::Health),
         ["api"] => Ok(Route::CoreVersions),
         ["apis"] => Ok(Route::Groups),
+        ["openapi", "v3"] => Ok(Route::OpenApi),
+        ["openapi", "v3", "api", version] => Ok(Route::OpenApiOf(String::new(), (*version).to_owned())),
+        ["openapi", "v3", "apis", group, version] => {
+            Ok(Route::OpenApiOf((*group).to_owned(), (*version).to_owned()))
+        }
         ["apis", group] => Ok(Route::Group((*group).to_owned())),
         ["api", version] => Ok(Route::Resources(String::new(), (*version).to_owned())),
         ["apis", group, version] => Ok(Route::Resources((*group).to_owned(), (*version).to_owned())),

@@ -19,7 +19,7 @@ use super::{
     Shared, custom, discovery,
     failure::Failure,
     faults::{Asked, Fault},
-    list, render,
+    list, openapi, render,
     resources::Resource,
     route::{self, Query, Route, Target, Verb},
     select::Selector,
@@ -214,6 +214,8 @@ impl Shared {
             Route::Groups => object(discovery::groups(served)),
             Route::Group(name) => object(discovery::group(name, served)?),
             Route::Resources(group, version) => object(discovery::group_version(group, version, served)?),
+            Route::OpenApi => object(openapi::index(served)),
+            Route::OpenApiOf(group, version) => object(openapi::document(group, version, served)?),
             Route::Objects(target) if !self.serves(target.resource) => Err(Failure::NoSuchPath),
             Route::Objects(target) => self.on_objects(call, target, verb, fault),
         }
