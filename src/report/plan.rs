@@ -176,7 +176,8 @@ impl PlanReport {
         let rounds = preview.rounds();
         self.rounds =
             rounds.iter().map(|round| round.iter().map(|node| node.name.clone()).collect()).collect();
-        if let Ahead::Start | Ahead::Return = preview.ahead {
+        let starts = matches!(preview.ahead, Ahead::Start | Ahead::Return);
+        if starts && !preview.nodes.is_empty() {
             self.estimate = Some(estimate(preview, node_seconds));
         }
     }
@@ -187,7 +188,7 @@ impl PlanReport {
                 self.warnings.push(format!("{}: {warning}", gate.name));
             }
         }
-        if preview.ahead == Ahead::Start && preview.outside > 0 {
+        if preview.ahead == Ahead::Start && preview.outside > 0 && !preview.nodes.is_empty() {
             self.warnings.push(format!(
                 "StrategyHeld: {} nodes outside of `nodeSelector` run the agent too. They keep their version, and the \
                  DaemonSet stays on `OnDelete` until every pod runs the live template",

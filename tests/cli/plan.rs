@@ -53,7 +53,19 @@ async fn what_is_refused_says_why_and_fails_and_what_waits_does_not() {
     scene.file("service.yaml", include_str!("../golden/inputs/service_upgrade.yaml"));
     scene.file("paused.yaml", &EXAMPLE.replace("maxParallel: 3", "maxParallel: 3\n  paused: true"));
     scene.file("two.yaml", &format!("{EXAMPLE}---\n{}", declares("v3.28.1")));
-    let files = ["far.yaml", "provider.yaml", "invalid.yaml", "service.yaml", "paused.yaml", "two.yaml"];
+    scene.file(
+        "nowhere.yaml",
+        &EXAMPLE.replace("maxParallel: 3", "maxParallel: 3\n  nodeSelector: {pool: none}"),
+    );
+    let files = [
+        "far.yaml",
+        "provider.yaml",
+        "invalid.yaml",
+        "service.yaml",
+        "paused.yaml",
+        "two.yaml",
+        "nowhere.yaml",
+    ];
     insta::assert_snapshot!(files.map(|file| scene.shown(&["plan", file])).concat());
 }
 

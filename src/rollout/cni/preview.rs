@@ -10,7 +10,7 @@ use crate::{
     diff::{NodeDiff, NodeState, order},
     manifest::wish::written_like,
     rollout::{
-        gate::Gate,
+        gate::{Gate, GateVerdict},
         plan::{Ahead, PlannedNode, Preview},
         waiting::Waiting,
     },
@@ -38,7 +38,9 @@ pub(in crate::rollout) fn preview(
     let mut gates = Vec::new();
     if ahead == Ahead::Start {
         gates = cx.gates();
-        if cx.spec.canary.is_some() && !cx.choose_canaries() {
+        // Where no node can be counted, none can be a canary either.
+        let counted = !gates.iter().any(|gate| gate.verdict == GateVerdict::Wait(Waiting::NoNodes));
+        if cx.spec.canary.is_some() && !cx.choose_canaries() && counted {
             gates.push(Gate::wait("canaries", Waiting::NoCanary));
         }
     }
