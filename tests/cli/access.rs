@@ -69,3 +69,16 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(errors(args).0, Some(2), "{args:?}");
     }
 }
+
+#[test]
+fn a_file_on_the_command_line_that_is_not_there_is_wrong_usage_in_every_command() {
+    for args in [
+        &["validate", "/nowhere"][..],
+        &["plan", "/nowhere"],
+        &["status", "--kubeconfig", "/nowhere"],
+        &["explain", "--kubeconfig", "/nowhere"],
+        &["run", "--config", "/nowhere"],
+    ] {
+        assert_eq!(errors(args), (Some(2), "error: /nowhere does not exist\n".to_owned()), "{args:?}");
+    }
+}

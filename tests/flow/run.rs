@@ -61,7 +61,7 @@ fn a_configuration_that_is_not_there_or_wrong_is_named() {
     let home = tempfile::tempdir().unwrap();
     let absent = home.path().join("absent.yaml");
     let output = trunkline(home.path()).args(["run", "--config"]).arg(&absent).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("absent.yaml"), "{}", errors(&output));
     let wrong = home.path().join("wrong.yaml");
     std::fs::write(&wrong, "cluster: prod\nrepositories: []\nunheardOf: 1\n").unwrap();
