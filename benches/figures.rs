@@ -172,7 +172,15 @@ fn commit(
 ) -> trunkline::api::names::Oid {
     let by = Signature { name: "trunkline".to_owned(), email: "trunkline@example.com".to_owned() };
     let at: Timestamp = "2026-03-01T10:00:00Z".parse().unwrap();
-    let commit = NewCommit { branch: branch.into(), parent, changes, message: "Status\n".into(), by, at };
+    let commit = NewCommit {
+        branch: branch.into(),
+        parent,
+        again: false,
+        changes,
+        message: "Status\n".into(),
+        by,
+        at,
+    };
     match remote.push(&commit).unwrap() {
         Pushed::Done(oid) => oid,
         other => panic!("{other:?}"),

@@ -155,7 +155,8 @@ impl Worker {
                 () = clock.sleep_until(due), if known => {
                     let since = ears.since.borrow_and_update().clone();
                     self.look(&since).await;
-                    if self.out.send(Observation::Git(Box::new(self.seen.clone()))).await.is_err() {
+                    let told = self.tell();
+                    if self.out.send(told).await.is_err() {
                         return;
                     }
                     due = later(self.clock.now(), self.wait());
@@ -239,7 +240,7 @@ impl Worker {
                 let count = self.seen.refused.get(&what).map_or(0, |old| old.count).saturating_add(1);
                 let refused = Refused {
                     what: what.clone(),
-                    expect: commit.parent.clone(),
+                    expect: commit.expects().cloned(),
                     message: message.clone(),
                     at: self.clock.now(),
                     count,
@@ -253,9 +254,15 @@ impl Worker {
         if !(done && kind == PushKind::Status) {
             self.look(since).await;
         }
-        let seen = Observation::Git(Box::new(self.seen.clone()));
+        let told = self.tell();
         // The engine has gone if nobody waits.
-        let _ = reply.send((outcome, vec![seen]));
+        let _ = reply.send((outcome, vec![told]));
+    }
+
+    /// What is known now. Looks and answers to pushes go different ways, so that one can overtake the other.
+    fn tell(&mut self) -> Observation {
+        self.seen.told += 1;
+        Observation::Git(Box::new(self.seen.clone()))
     }
 }
 

@@ -130,6 +130,7 @@ impl Author {
         let commit = NewCommit {
             branch: self.branch.clone(),
             parent,
+            again: false,
             changes,
             message: message.to_owned(),
             by: self.by.clone(),

@@ -126,14 +126,16 @@ pub(super) fn status(
     repository: &Repository,
     cache: &mut BlobCache,
     tip: Option<Oid>,
+    lost: Option<Oid>,
 ) -> Result<StatusBranch, git2::Error> {
     cache.turn();
-    let Some(tip) = tip else { return Ok(StatusBranch::default()) };
-    let commit = repository.find_commit(tip)?;
+    let Some(last) = tip.or(lost) else { return Ok(StatusBranch::default()) };
+    let commit = repository.find_commit(last)?;
     let mut contents = Contents::default();
     let mut walk = Walk { repository, cache, contents: &mut contents, wanted: |_| true };
     walk.tree(&commit.tree()?, "", 0)?;
-    Ok(StatusBranch { tip: Some(name(tip)), files: contents.files, at: Some(time(&commit)) })
+    let (tip, lost) = (tip.map(name), lost.filter(|_| tip.is_none()).map(name));
+    Ok(StatusBranch { tip, lost, files: contents.files, at: Some(time(&commit)) })
 }
 
 /// Commits after `since` up to `head`, newest first, at most `MAX_STEPS`; absent = `head` does not descend from it.

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    io::Write as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -158,9 +159,10 @@ impl Git2Remote {
             }
             Err(error) => return Err(in_clone(&error)),
         };
+        let expected = parent.filter(|_| !new.again);
         let answer = match self.url.local_path() {
-            Some(path) => push_locally(path, new, parent, ours)?,
-            None => self.push_over_network(new, parent, ours)?,
+            Some(path) => push_locally(&self.clone, path, new, expected, ours)?,
+            None => self.push_over_network(new, expected, ours)?,
         };
         if matches!(answer, Answer::Accepted) {
             self.clone
@@ -169,14 +171,14 @@ impl Git2Remote {
             self.branches.insert(new.branch.clone(), true);
             return Ok(Pushed::Done(read::name(ours)));
         }
-        self.settle(&new.branch, parent, ours, answer)
+        self.settle(&new.branch, expected, ours, answer)
     }
 
     /// Reads the ref again and decides by it, never by the server's words.
     fn settle(
         &mut self,
         branch: &str,
-        parent: Option<Oid>,
+        expected: Option<Oid>,
         ours: Oid,
         answer: Answer,
     ) -> Result<Pushed, GitError> {
@@ -190,8 +192,8 @@ impl Git2Remote {
             return Ok(Pushed::Done(read::name(ours)));
         }
         match answer {
-            Answer::Refused(text) if tip == parent => Ok(Pushed::Refused(text)),
-            Answer::Unclear(error) if tip == parent => Err(error),
+            Answer::Refused(text) if tip == expected => Ok(Pushed::Refused(text)),
+            Answer::Unclear(error) if tip == expected => Err(error),
             Answer::Accepted | Answer::Stale | Answer::Refused(_) | Answer::Unclear(_) => {
                 Ok(Pushed::Moved(tip.map(read::name)))
             }
@@ -199,7 +201,12 @@ impl Git2Remote {
     }
 
     /// Pushes without force; the server compares the ref with the value it advertised, and so do we before sending.
-    fn push_over_network(&self, new: &NewCommit, parent: Option<Oid>, ours: Oid) -> Result<Answer, GitError> {
+    fn push_over_network(
+        &self,
+        new: &NewCommit,
+        expected: Option<Oid>,
+        ours: Oid,
+    ) -> Result<Answer, GitError> {
         let credentials = Credentials::read(self.credentials.as_deref())?;
         let stale = Cell::new(false);
         let compared = Cell::new(false);
@@ -209,7 +216,7 @@ impl Git2Remote {
         let mut callbacks = credentials.callbacks(&self.url);
         callbacks.push_negotiation(|updates| {
             compared.set(true);
-            if updates.iter().all(|update| update.src() == parent.unwrap_or(Oid::ZERO_SHA1)) {
+            if updates.iter().all(|update| update.src() == expected.unwrap_or(Oid::ZERO_SHA1)) {
                 return Ok(());
             }
             stale.set(true);
@@ -268,7 +275,8 @@ impl Remote for Git2Remote {
                 this.sync()?;
             }
             let tip = this.tip(branch)?;
-            read::status(&this.clone, &mut this.status_blobs, tip).map_err(|error| in_clone(&error))
+            let lost = keep(&this.clone, branch, tip).map_err(|error| in_clone(&error))?;
+            read::status(&this.clone, &mut this.status_blobs, tip, lost).map_err(|error| in_clone(&error))
         })
     }
 
@@ -306,20 +314,46 @@ fn fetch<'a>(
 
 /// Writes the objects into a repository of this machine and moves the ref only if it is still at the parent; libgit2's
 /// own local push compares nothing.
-fn push_locally(path: &Path, new: &NewCommit, parent: Option<Oid>, ours: Oid) -> Result<Answer, GitError> {
+fn push_locally(
+    clone: &Repository,
+    path: &Path,
+    new: &NewCommit,
+    expected: Option<Oid>,
+    ours: Oid,
+) -> Result<Answer, GitError> {
     let unreachable = |error: git2::Error| GitError::Unreachable(error.message().to_owned());
     let remote = Repository::open(path).map_err(unreachable)?;
-    if tip(&remote, &new.branch).map_err(unreachable)? != parent {
+    if tip(&remote, &new.branch).map_err(unreachable)? != expected {
         return Ok(Answer::Stale);
     }
     if is_checked_out(&remote, &new.branch) {
         return Ok(Answer::Refused("the branch is checked out in a work tree".into()));
     }
+    let parent = new.parent.as_ref().and_then(|parent| Oid::from_str(parent.as_str()).ok());
+    if let Some(parent) = parent.filter(|parent| remote.find_commit(*parent).is_err()) {
+        carry(clone, &remote, parent).map_err(unreachable)?;
+    }
     commit::write(&remote, new).map_err(unreachable)?;
-    match compare_and_swap(&remote, &new.branch, parent, ours) {
+    match compare_and_swap(&remote, &new.branch, expected, ours) {
         Ok(()) => Ok(Answer::Accepted),
         Err(error) => Ok(Answer::Unclear(unreachable(error))),
     }
+}
+
+/// Copies a commit, and all that it reaches, into a repository that lost it.
+fn carry(clone: &Repository, remote: &Repository, commit: Oid) -> Result<(), git2::Error> {
+    let mut walk = clone.revwalk()?;
+    walk.push(commit)?;
+    let mut pack = clone.packbuilder()?;
+    pack.insert_walk(&mut walk)?;
+    let mut bytes = git2::Buf::new();
+    pack.write_buf(&mut bytes)?;
+    let odb = remote.odb()?;
+    let mut writer = odb.packwriter()?;
+    let failed = |error: std::io::Error| git2::Error::from_str(&error.to_string());
+    writer.write_all(&bytes).map_err(failed)?;
+    writer.commit()?;
+    Ok(())
 }
 
 /// Compares under the lock of the ref.
@@ -346,6 +380,19 @@ fn tip(repository: &Repository, branch: &str) -> Result<Option<Oid>, git2::Error
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Keeps the tip of a branch in the clone; of a branch that does not exist any more, the last tip that was kept.
+fn keep(clone: &Repository, branch: &str, tip: Option<Oid>) -> Result<Option<Oid>, git2::Error> {
+    let name = format!("refs/trunkline/kept/{branch}");
+    let kept = clone.refname_to_id(&name).ok();
+    if let Some(tip) = tip {
+        if kept != Some(tip) {
+            clone.reference(&name, tip, true, "seen")?;
+        }
+        return Ok(None);
+    }
+    Ok(kept.filter(|kept| clone.find_commit(*kept).is_ok()))
 }
 
 fn full(branch: &str) -> String {

@@ -5,7 +5,8 @@
 //! per attempt; nothing under a name that another cluster publishes under. Commits are functions of what was
 //! seen, so a repeated push makes the same commit.
 //!
-//! Limits: a status branch that vanished starts anew with the phases that the custom resources still know.
+//! A status branch that vanished is pushed again from the last tip that the clone knows; without a clone it starts anew
+//! with the phases that the custom resources still know.
 
 mod condition;
 mod rollback;

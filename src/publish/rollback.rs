@@ -78,7 +78,8 @@ pub(super) fn stand(view: &View<'_>, target: &TargetEntry, entry: &RollbackEntry
     match presence(&reading, &entry.claim) {
         Presence::Declared(declaration) => {
             let retried = declaration.token.as_ref().is_some_and(|token| !target.tokens.contains(token));
-            if declaration.hash != entry.from || retried {
+            let wish = declaration.wish.on(target.provider.as_deref()).hash();
+            if wish != entry.from || retried {
                 return Stand::Settled;
             }
             edited(tracked, head, declaration, entry)
@@ -154,6 +155,7 @@ fn push(view: &View<'_>, entry: &RollbackEntry, due: Due, now: Timestamp, decisi
     let commit = NewCommit {
         branch: repo.branch.clone(),
         parent: Some(due.head.clone()),
+        again: false,
         changes: due.changes,
         message: commit::rollback(entry, cluster, &repo.subject_prefix),
         by: repo.by.clone(),

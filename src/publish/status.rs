@@ -34,7 +34,7 @@ pub(super) fn want(view: &View<'_>, now: Timestamp, decision: &mut Decision) {
     let Some(seen) = view.status_branch() else { return };
     let mut draft = Draft::of(view, seen);
     let changes = draft.changes(view, seen);
-    if changes.is_empty() {
+    if changes.is_empty() && seen.lost.is_none() {
         return;
     }
     if draft.lines.is_empty() && changes.contains_key(LEDGER_FILE) {
@@ -56,7 +56,8 @@ pub(super) fn want(view: &View<'_>, now: Timestamp, decision: &mut Decision) {
     let at = whole_second(draft.at.unwrap_or(now));
     let commit = NewCommit {
         branch,
-        parent: seen.tip.clone(),
+        parent: seen.tip.as_ref().or(seen.lost.as_ref()).cloned(),
+        again: seen.lost.is_some(),
         changes,
         message: commit::status(&view.case.repo.subject_prefix, &draft.lines),
         by: view.case.repo.by.clone(),
@@ -168,6 +169,11 @@ impl Draft {
             draft.take(claim, step);
         }
         draft.repository(view, seen);
+        if let Some(lost) = &seen.lost {
+            draft.urgent = true;
+            let detail = format!("Its history up to {} is pushed again.", lost.short());
+            draft.lines.push(Line { claim: None, what: "The branch had vanished".to_owned(), detail });
+        }
         draft
     }
 

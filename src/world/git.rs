@@ -82,9 +82,11 @@ pub struct Tracked {
 pub struct StatusBranch {
     /// Tip; absent = the branch does not exist.
     pub tip: Option<Oid>,
-    /// All files on it.
+    /// Last tip that the clone knows of a branch that does not exist any more.
+    pub lost: Option<Oid>,
+    /// All files at the tip, or at the last one known.
     pub files: Files,
-    /// Committer time of the tip.
+    /// Committer time of that commit.
     pub at: Option<Timestamp>,
 }
 
@@ -119,6 +121,8 @@ pub struct Refused {
 pub struct GitSeen {
     /// Name in the config.
     pub repo: RepoName,
+    /// Counts what this process was told of it; what was told before is older, in whatever order it arrives.
+    pub told: u64,
     /// The tracked branch; absent = never read in this process.
     pub tracked: Option<Tracked>,
     /// The status branch; absent = never read in this process.
@@ -130,9 +134,17 @@ pub struct GitSeen {
 }
 
 impl GitSeen {
+    /// Whether it tells anything that is not known, and was not overtaken by something newer.
+    pub fn is_news(&self, known: Option<&Self>) -> bool {
+        known.is_none_or(|known| {
+            let told = self.told.max(known.told);
+            known.told <= self.told && Self { told, ..known.clone() } != *self
+        })
+    }
+
     /// A repository that was never looked at.
     pub fn unread(repo: RepoName) -> Self {
-        Self { repo, tracked: None, status: None, trouble: None, refused: BTreeMap::new() }
+        Self { repo, told: 0, tracked: None, status: None, trouble: None, refused: BTreeMap::new() }
     }
 }
 
@@ -161,6 +173,8 @@ pub struct NewCommit {
     pub branch: String,
     /// Parent; absent = an orphan, its tree starts empty.
     pub parent: Option<Oid>,
+    /// The branch vanished and is made again with the history of the parent.
+    pub again: bool,
     /// Changes against the parent's tree, by path.
     pub changes: BTreeMap<String, Change>,
     /// Whole message.
@@ -169,4 +183,11 @@ pub struct NewCommit {
     pub by: Signature,
     /// Author and committer time, whole seconds.
     pub at: Timestamp,
+}
+
+impl NewCommit {
+    /// Where the branch has to stand for the push; absent = it must not exist.
+    pub fn expects(&self) -> Option<&Oid> {
+        self.parent.as_ref().filter(|_| !self.again)
+    }
 }

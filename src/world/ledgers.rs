@@ -67,6 +67,8 @@ impl World {
 
     pub(super) fn keys_of_ledger(&self, repo: &RepoName) -> BTreeSet<Key> {
         let mut keys = BTreeSet::from([Key::Mirror(repo.clone()), Key::Publish(repo.clone())]);
+        // What one repository lets go, another may take.
+        keys.extend(self.ledgers.keys().cloned().map(Key::Mirror));
         keys.extend(self.claims.keys().map(|claim| Key::Rollout(self.target_of(claim))));
         let ledger = self.last_read().find(|ledger| ledger.repository == *repo);
         let declared = ledger.into_iter().flat_map(|ledger| ledger.objects.values());

@@ -264,13 +264,11 @@ impl World {
                 let dry_run = id.step == StepName::DryRunTemplate && self.dry_runs.insert(id);
                 if known || dry_run { BTreeSet::from([key]) } else { BTreeSet::new() }
             }
+            Observation::Git(seen) if !seen.is_news(self.git.get(&seen.repo)) => BTreeSet::new(),
             Observation::Git(seen) => {
-                let repo = seen.repo.clone();
-                if self.git.get(&repo) == Some(&*seen) {
-                    return BTreeSet::new();
-                }
-                self.git.insert(repo.clone(), *seen);
-                self.keys_of_ledger(&repo)
+                let keys = self.keys_of_ledger(&seen.repo);
+                self.git.insert(seen.repo.clone(), *seen);
+                keys
             }
         }
     }

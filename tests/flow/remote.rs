@@ -7,7 +7,7 @@ use trunkline::{
 };
 
 use super::{
-    look::{condition, says},
+    look::{STATUS, condition, says},
     manifests::calico,
     stage::Stage,
 };
@@ -222,4 +222,57 @@ async fn while_history_is_rewritten_the_attempt_goes_on_and_main_is_left_alone()
     stage
         .until_so("it is mended", 5, |stage| !stage.told("problems.yaml").contains("HistoryRewritten"))
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_rollback_commit_that_people_made_themselves_is_no_problem_any_more() {
+    let stage = Stage::over_http(5);
+    stage.let_canaries_crash(1, "v3.28.0");
+    stage.engine();
+    declared(&stage).await;
+    stage.server.as_ref().unwrap().refuse_pushes_to("main", "GL-HOOK: only reviewed commits on main");
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    stage.until("calico", 40, |status| says(status, "GitPublished", Truth::False, "PushRefused")).await;
+    let told = |stage: &Stage| stage.told("problems.yaml").contains("only reviewed commits on main");
+    stage.until_so("the problem is told", 5, told).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.27.2"))]);
+    agreed(&stage).await;
+    stage.until_so("the problem is gone", 5, |stage| !told(stage)).await;
+    stage.until("calico", 5, |status| says(status, "GitPublished", Truth::True, "Published")).await;
+    stage.pass(1800).await;
+    assert!(!told(&stage));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_branch_that_vanished_is_pushed_again_with_its_history_and_says_so() {
+    for stage in [Stage::new(3), Stage::over_http(3)] {
+        let engine = stage.engine();
+        stage.pass(60).await;
+        stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+        stage.until_phase("calico", CniPhase::Completed, 40).await;
+        stage.pass(600).await;
+        let history = stage.remote.log(STATUS);
+        stage.remote.set(STATUS, None);
+        stage.until_so("the branch is there again", 5, |stage| stage.remote.tip(STATUS).is_some()).await;
+        let again = stage.remote.log(STATUS);
+        assert_eq!(again[1..], history);
+        let message = stage.remote.message(&again[0]);
+        assert!(message.contains("vanished") && message.contains(&history[0][..7]), "{message}");
+        stage.pass(1800).await;
+        assert_eq!(stage.remote.log(STATUS), again, "it rests");
+        // Also when it vanished while no process ran.
+        stage.kill(engine).await;
+        stage.remote.set(STATUS, None);
+        let engine = stage.engine();
+        stage.until_so("the branch is there again", 5, |stage| stage.remote.tip(STATUS).is_some()).await;
+        assert_eq!(stage.remote.log(STATUS)[1..], again);
+        // Without the clone nobody knows of it any more.
+        stage.kill(engine).await;
+        stage.remote.set(STATUS, None);
+        std::fs::remove_dir_all(stage.clone_dir()).unwrap();
+        let _engine = stage.engine();
+        stage.until_so("the branch is begun anew", 5, |stage| stage.remote.tip(STATUS).is_some()).await;
+        stage.pass(600).await;
+        assert!(stage.remote.log(STATUS).iter().all(|commit| !again.contains(commit)));
+    }
 }

@@ -78,6 +78,7 @@ pub(crate) fn writes(branch: &str, parent: Option<&str>, files: &[(&str, &str)])
     NewCommit {
         branch: branch.into(),
         parent: parent.map(Oid::new),
+        again: false,
         changes: files
             .iter()
             .map(|(path, text)| ((*path).to_owned(), Change::Write(Arc::from(text.as_bytes()))))

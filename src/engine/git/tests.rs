@@ -22,6 +22,7 @@ struct Lines {
     looks: VecDeque<Result<(), GitError>>,
     pushes: VecDeque<Result<Pushed, GitError>>,
     asked: Vec<Option<Oid>>,
+    tip: Option<Oid>,
 }
 
 impl Remote for Script {
@@ -41,7 +42,7 @@ impl Remote for Script {
     }
 
     fn status(&mut self, _: &str) -> Result<StatusBranch, GitError> {
-        Ok(StatusBranch::default())
+        Ok(StatusBranch { tip: self.0.lock().unwrap().tip.clone(), ..StatusBranch::default() })
     }
 
     fn push(&mut self, _: &NewCommit) -> Result<Pushed, GitError> {
@@ -105,6 +106,7 @@ impl Bench {
         let commit = NewCommit {
             branch: "main".to_owned(),
             parent: Some(Oid::new("c1")),
+            again: false,
             changes: BTreeMap::new(),
             message: String::new(),
             by: Signature { name: String::new(), email: String::new() },
@@ -195,4 +197,22 @@ async fn a_thread_of_its_own_works_as_the_caller_does() {
     bench.since.send(Since::Accepted(None)).unwrap();
     assert_eq!(bench.next().await.tracked.unwrap().head, Some(Oid::new("c1")));
     assert_eq!(bench.push(PushKind::Rollback("a1".into())).await.0, EffectOutcome::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_the_answer_to_a_later_push_overtook_takes_nothing_back() {
+    let mut bench = Bench::new(Script::default(), Threads::Pool);
+    bench.since.send(Since::Accepted(None)).unwrap();
+    let old = bench.next().await;
+    bench.script.0.lock().unwrap().tip = Some(Oid::new("s1"));
+    let (_, new) = bench.push(PushKind::Status).await;
+    let tip = |seen: &GitSeen| seen.status.as_ref().and_then(|status| status.tip.clone());
+    assert_ne!(tip(&old), tip(&new));
+    let mut world = crate::world::World::default();
+    for seen in [new.clone(), old] {
+        let _ = world.apply(Observation::Git(Box::new(seen)), bench.clock.now());
+    }
+    assert_eq!(tip(&world.git[&new.repo]), tip(&new));
+    let again = bench.push(PushKind::Status).await.1;
+    assert!(world.apply(Observation::Git(Box::new(again)), bench.clock.now()).is_empty(), "no news");
 }
