@@ -72,6 +72,17 @@ impl Wish {
         }
     }
 
+    /// The same wish with the provider that its target turned out to have, where it names none: to name what is found
+    /// anyway is no other wish.
+    #[must_use]
+    pub fn on(&self, found: Option<&str>) -> Self {
+        let mut wish = self.clone();
+        if let Self::Cni { provider: provider @ None, .. } = &mut wish {
+            *provider = found.map(str::to_owned);
+        }
+        wish
+    }
+
     /// `w1:<hex>` over the canonical JSON.
     pub fn hash(&self) -> WishHash {
         let text = serde_json::to_value(self).unwrap_or(Value::Null).to_string();

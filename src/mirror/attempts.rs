@@ -163,7 +163,7 @@ fn due(
         from: attempt.wish.clone(),
         from_version: status.target_version.clone().unwrap_or_else(|| object.wished.about().to_owned()),
         to_version: last_good.version.clone(),
-        to: to_wish.as_ref().map(crate::manifest::wish::Wish::hash),
+        to: to_wish.as_ref().map(|wish| wish.on(target.provider.as_deref()).hash()),
         to_wish,
         written: written.unwrap_or_default(),
         reason: why.reason.clone(),

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     api::ClaimKey,
     config::FirstContact,
-    manifest::wish::Wish,
+    manifest::{Declaration, wish::Wish},
     profile,
     rollout::waiting::Refusal,
     world::{ClaimStatus, Target},
@@ -33,14 +33,19 @@ const OTHERS: usize = 20;
 
 /// Resolves every object's target anew; what was known under an unresolved target moves along.
 pub(super) fn resolve(ledger: &mut Ledger, case: &MirrorCase<'_>) {
-    let moves: Vec<(ClaimKey, Target)> = ledger
+    let moves: Vec<(ClaimKey, (Target, Option<String>))> = ledger
         .objects
         .iter()
         .map(|(key, entry)| (key.clone(), target_of(ledger, case, key, entry)))
         .collect();
-    for (key, target) in moves {
+    for (key, (target, provider)) in moves {
         let Some(entry) = ledger.objects.get_mut(&key) else { continue };
         let left = std::mem::replace(&mut entry.target, target.clone());
+        if provider.is_some() {
+            ledger.targets.entry(target.clone()).or_default().provider = provider;
+        }
+        let known = ledger.targets.get(&target).and_then(|known| known.provider.as_deref());
+        entry.wish = entry.wished.on(known).hash();
         if left == target {
             continue;
         }
@@ -48,46 +53,63 @@ pub(super) fn resolve(ledger: &mut Ledger, case: &MirrorCase<'_>) {
             && let Some(mut known) = ledger.targets.remove(&left)
         {
             let now = ledger.targets.entry(target).or_default();
-            for wish in known.wishes.drain(..) {
+            for mut wish in known.wishes.drain(..) {
+                wish.wish = wish.wished.on(now.provider.as_deref()).hash();
                 attempts::push(&mut now.wishes, wish, WISHES);
             }
         }
     }
 }
 
-fn target_of(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey, entry: &ObjectEntry) -> Target {
+/// The target of an object, and the profile that it was found by just now.
+fn target_of(
+    ledger: &Ledger,
+    case: &MirrorCase<'_>,
+    key: &ClaimKey,
+    entry: &ObjectEntry,
+) -> (Target, Option<String>) {
     let provider = match (&entry.wished, &key.namespace) {
         (Wish::Cni { provider, .. }, _) => provider.as_deref(),
         (Wish::Service { service_name, .. }, Some(namespace)) => {
-            return Target::Service(namespace.clone(), service_name.clone());
+            return (Target::Service(namespace.clone(), service_name.clone()), None);
         }
-        (Wish::Service { .. }, None) => return Target::Unresolved(key.clone()),
+        (Wish::Service { .. }, None) => return (Target::Unresolved(key.clone()), None),
     };
     let resolved = matches!(entry.target, Target::Agent(_));
     if resolved && claims::unfinished(ledger, case, key) {
-        return entry.target.clone();
+        return (entry.target.clone(), None);
     }
     match profile::resolve(case.profiles, case.world, provider) {
-        Ok((_, agent)) => Target::Agent(agent),
-        Err(Refusal::ProviderUnknown { .. }) => Target::Unresolved(key.clone()),
-        Err(_) if resolved => entry.target.clone(),
-        Err(_) => Target::Unresolved(key.clone()),
+        Ok((profile, agent)) => (Target::Agent(agent), Some(profile.name.clone())),
+        Err(Refusal::ProviderUnknown { .. }) => (Target::Unresolved(key.clone()), None),
+        Err(_) if resolved => (entry.target.clone(), None),
+        Err(_) => (Target::Unresolved(key.clone()), None),
     }
 }
 
-/// Appends new wishes to their targets, in the order in which they were accepted.
+/// Appends new wishes to their targets, in the order in which they were accepted; of the others the bytes are those of
+/// the last document that held them.
 pub(super) fn append(
     ledger: &mut Ledger,
     accepted: &Accepted<'_>,
     readings: &Readings,
     brought: &[ClaimKey],
 ) {
+    for (key, declaration) in &readings.head.declarations {
+        let Some(entry) = ledger.objects.get(key).filter(|_| !brought.contains(key)) else { continue };
+        let known = ledger.targets.get_mut(&entry.target).and_then(|target| {
+            target.wishes.iter_mut().rev().find(|wish| wish.wish == entry.wish && wish.claim == *key)
+        });
+        if let Some(known) = known {
+            known.wished = entry.wished.clone();
+            known.written = bounded(declaration);
+        }
+    }
     for key in brought {
         let (Some(entry), Some(declaration)) = (ledger.objects.get(key), readings.head.declarations.get(key))
         else {
             continue;
         };
-        let bytes: usize = declaration.written.values().map(String::len).sum();
         let commit = accepted.steps.iter().find(|step| step.commit.oid == entry.introduced);
         let changed = commit.map_or(&[][..], |step| &step.changed).iter();
         let others = changed.filter(|path| **path != declaration.path).take(OTHERS);
@@ -96,12 +118,18 @@ pub(super) fn append(
             wished: entry.wished.clone(),
             claim: key.clone(),
             introduced: entry.introduced.clone(),
-            written: if bytes > WRITTEN { BTreeMap::new() } else { declaration.written.clone() },
+            written: bounded(declaration),
             others: others.cloned().collect(),
         };
         let target = ledger.targets.entry(entry.target.clone()).or_default();
         attempts::push(&mut target.wishes, wish, WISHES);
     }
+}
+
+/// The bytes of the wish as written, unless they are too many to be kept.
+fn bounded(declaration: &Declaration) -> BTreeMap<String, String> {
+    let bytes: usize = declaration.written.values().map(String::len).sum();
+    if bytes > WRITTEN { BTreeMap::new() } else { declaration.written.clone() }
 }
 
 /// A wish that our own custom resource was acting on before the ledger was lost is no first contact.
@@ -134,14 +162,35 @@ pub(super) fn settle(ledger: &mut Ledger, case: &MirrorCase<'_>) {
             continue;
         }
         let known = ledger.targets.entry(target.clone()).or_default();
-        known.in_force = in_force(known, &ledger.objects, &members, case);
-        let standings = standings(known.in_force.as_ref(), &ledger.objects, &members, case);
-        for (key, standing) in standings {
-            if let Some(entry) = ledger.objects.get_mut(&key) {
-                entry.standing = standing;
+        let elsewhere = elsewhere(known, case, &target);
+        known.in_force = match elsewhere {
+            Some(_) => None,
+            None => in_force(known, &ledger.objects, &members, case),
+        };
+        let acting = elsewhere.or(known.in_force.as_ref());
+        let standings = standings(acting, &ledger.objects, &members, case);
+        for (key, mut standing) in standings {
+            let Some(entry) = ledger.objects.get_mut(&key) else { continue };
+            if let Some(other) = elsewhere {
+                // Whatever it says now, it is first contact once the other repository lets the target go.
+                entry.first_contact = true;
+                standing = Standing::Ambiguous { others: vec![other.clone()] };
             }
+            entry.standing = standing;
         }
     }
+}
+
+/// What another repository has in force for a target; of two at once, the one that the config names first keeps it.
+fn elsewhere<'w>(known: &TargetEntry, case: &MirrorCase<'w>, target: &Target) -> Option<&'w ClaimKey> {
+    let mine = case.config.repositories.iter().position(|repo| repo.name == case.repo.name);
+    let rivals = case.config.repositories.iter().enumerate().filter(|(place, repo)| {
+        repo.name != case.repo.name && (known.in_force.is_none() || Some(*place) < mine)
+    });
+    rivals
+        .filter_map(|(_, repo)| case.world.ledgers.get(&repo.name)?.is.as_ref().ok()?.in_force(target))
+        .map(|(claim, _)| claim)
+        .next()
 }
 
 fn waits(entry: &ObjectEntry, case: &MirrorCase<'_>) -> bool {

@@ -15,7 +15,7 @@ use crate::{
         names::{Oid, WishHash},
     },
     config::Repository,
-    manifest::Declaration,
+    manifest::{Declaration, Reading},
     world::{Target, digest},
 };
 
@@ -46,7 +46,8 @@ pub(super) fn take(
         }
     }
     for (key, entry) in &mut ledger.objects {
-        step.miss(key, entry);
+        let target = ledger.targets.get(&entry.target);
+        step.miss(key, entry, target.and_then(|target| target.provider.as_deref()));
     }
     brought.sort();
     let brought: Vec<ClaimKey> = brought.into_iter().map(|(_, key)| key).collect();
@@ -115,7 +116,7 @@ impl Step<'_> {
     ) -> Option<usize> {
         let spec = digest::of(&declaration.stored);
         let Some(entry) = ledger.objects.get_mut(key) else {
-            let (place, introduced) = self.brought(key, None, Some(&declaration.hash));
+            let (place, introduced) = self.brought(key, None, Some(&declaration.hash), None);
             let seen_coming = place != usize::MAX && self.scope_covers(key, &declaration.path);
             let entry = ObjectEntry {
                 path: declaration.path.clone(),
@@ -129,6 +130,7 @@ impl Step<'_> {
                 first_contact: self.first || !seen_coming,
                 hidden_in: BTreeSet::new(),
                 token: declaration.token.clone(),
+                asked: None,
                 hold: None,
                 standing: Standing::FirstContact,
                 removed: None,
@@ -137,10 +139,15 @@ impl Step<'_> {
             ledger.objects.insert(key.clone(), entry);
             return Some(place);
         };
+        let provider = ledger.targets.get(&entry.target).and_then(|target| target.provider.as_deref());
+        let wish = declaration.wish.on(provider);
         let returned = entry.removed.take().is_some();
         let from = if returned { None } else { Some(entry.wish.clone()) };
-        let new_wish = returned || entry.wished != declaration.wish;
+        let new_wish = returned || entry.wished.on(provider) != wish;
         let new_token = declaration.token.is_some() && entry.token != declaration.token;
+        if new_wish || entry.token != declaration.token {
+            entry.asked = new_token.then(|| self.asked(key, declaration).unwrap_or(revision).clone());
+        }
         if new_wish || entry.spec != spec || entry.token != declaration.token {
             entry.accepted = revision.clone();
         }
@@ -149,19 +156,19 @@ impl Step<'_> {
         entry.hidden_in.clear();
         entry.spec = spec;
         entry.token.clone_from(&declaration.token);
-        entry.wish = declaration.hash.clone();
+        entry.wish = wish.hash();
         entry.wished = declaration.wish.clone();
         if !new_wish {
             return None;
         }
-        let (place, introduced) = self.brought(key, from.as_ref(), Some(&declaration.hash));
+        let (place, introduced) = self.brought(key, from.as_ref(), Some(&entry.wish), provider);
         entry.introduced = introduced.unwrap_or(revision).clone();
         entry.before = from;
         Some(place)
     }
 
     /// Looks at an object that the revision does not declare: held, hidden or removed.
-    fn miss(&self, key: &ClaimKey, entry: &mut ObjectEntry) {
+    fn miss(&self, key: &ClaimKey, entry: &mut ObjectEntry, provider: Option<&str>) {
         match presence(&self.readings.head, key) {
             Presence::Declared(_) => return,
             Presence::Held => return entry.hidden_in.clear(),
@@ -179,7 +186,7 @@ impl Step<'_> {
             .map(|(path, _)| path.clone())
             .collect();
         if entry.hidden_in.is_empty() {
-            let (_, by) = self.brought(key, Some(&entry.wish), None);
+            let (_, by) = self.brought(key, Some(&entry.wish), None, provider);
             let by = by.or(self.accepted).unwrap_or(&entry.accepted);
             entry.removed = Some(Removal { by: by.clone() });
         }
@@ -192,13 +199,14 @@ impl Step<'_> {
         key: &ClaimKey,
         from: Option<&WishHash>,
         to: Option<&WishHash>,
+        provider: Option<&str>,
     ) -> (usize, Option<&Oid>) {
-        let mut current = from;
+        let mut current = from.cloned();
         let mut by = (usize::MAX, None);
         for (place, (commit, reading)) in self.readings.steps.iter().enumerate() {
             let next = match presence(reading, key) {
-                Presence::Declared(declaration) => Some(&declaration.hash),
-                Presence::Held => current,
+                Presence::Declared(declaration) => Some(declaration.wish.on(provider).hash()),
+                Presence::Held => current.clone(),
                 Presence::Absent => None,
             };
             if next != current {
@@ -206,7 +214,17 @@ impl Step<'_> {
             }
             current = next;
         }
-        if current == to { by } else { (usize::MAX, None) }
+        if current.as_ref() == to { by } else { (usize::MAX, None) }
+    }
+
+    /// The last step that put the token of a declaration beside its wish.
+    fn asked(&self, key: &ClaimKey, declaration: &Declaration) -> Option<&Oid> {
+        let asks = |reading: &Reading| match presence(reading, key) {
+            Presence::Declared(step) => step.token == declaration.token,
+            Presence::Held | Presence::Absent => false,
+        };
+        let steps = self.readings.steps.iter().rev();
+        steps.take_while(|(_, reading)| asks(reading)).last().map(|(commit, _)| commit)
     }
 
     fn scope_covers(&self, key: &ClaimKey, path: &str) -> bool {

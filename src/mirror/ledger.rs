@@ -80,9 +80,9 @@ pub struct Scope {
 pub struct ObjectEntry {
     /// Path of its manifest at the accepted revision.
     pub path: String,
-    /// Hash of its wish.
+    /// Hash of its wish, with the provider of its target.
     pub wish: WishHash,
-    /// The wish itself.
+    /// The wish itself, as declared.
     pub wished: Wish,
     /// Digest of its spec with defaults, as mirrored.
     pub spec: Digest,
@@ -104,6 +104,9 @@ pub struct ObjectEntry {
     /// Retry token beside the wish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Commit that put the token there; absent = it stood there before the wish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Oid>,
     /// Text of the brake on its custom resource, so that a recreated one is held as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<String>,
@@ -147,6 +150,9 @@ pub struct Removal {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetEntry {
+    /// Name of the profile that its agent was found by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The declaration in force.
     pub in_force: Option<ClaimKey>,
     /// Wishes in the order of acceptance, the newest 50.
@@ -165,9 +171,9 @@ pub struct TargetEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WishEntry {
-    /// Its hash.
+    /// Its hash, with the provider of the target.
     pub wish: WishHash,
-    /// The wish itself, so that a later hash version is recomputed.
+    /// The wish itself, as last declared, so that a later hash version is recomputed.
     pub wished: Wish,
     /// Object that declared it.
     pub claim: ClaimKey,
@@ -314,6 +320,11 @@ impl Ledger {
     pub fn in_force(&self, target: &Target) -> Option<(&ClaimKey, &ObjectEntry)> {
         let claim = self.targets.get(target)?.in_force.as_ref()?;
         self.objects.get_key_value(claim)
+    }
+
+    /// Name of the profile by which the agent of a target was found.
+    pub fn provider(&self, target: &Target) -> Option<&str> {
+        self.targets.get(target)?.provider.as_deref()
     }
 
     /// The newest attempt of an object.

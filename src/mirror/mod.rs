@@ -121,7 +121,7 @@ fn next(
     claims::note_holds(&mut ledger, case);
     authority::settle(&mut ledger, case);
     rollbacks::settle(&mut ledger, taken);
-    ledger.states = states::states(&stored.states, case.repo, seen, accepted.err(), now);
+    ledger.states = states::states(&ledger, case.repo, seen, accepted.err(), now);
     ledger
 }
 

@@ -8,7 +8,7 @@ use super::{
     readings::Readings,
 };
 use crate::{
-    api::{ClaimKey, names::WishHash, status::LastGood},
+    api::{ClaimKey, status::LastGood},
     manifest::{
         Reading,
         wish::{Wish, normalise},
@@ -63,13 +63,13 @@ pub(super) fn settle(ledger: &mut Ledger, taken: Option<(&Accepted<'_>, &Reading
         steps.map(|(step, (_, reading))| (&step.commit, reading))
     };
     for target in ledger.targets.values_mut() {
-        let tokens = &target.tokens;
+        let (tokens, provider) = (&target.tokens, target.provider.as_deref());
         for rollback in &mut target.rollbacks {
             if matches!(rollback.state, RollbackState::Recorded(_)) {
                 continue;
             }
             let recorded = steps().find(|(commit, reading)| {
-                records(commit, rollback) && !declares(reading, &rollback.claim, &rollback.from)
+                records(commit, rollback) && !declares(reading, rollback, provider)
             });
             if let Some((commit, _)) = recorded {
                 rollback.state = RollbackState::Recorded(commit.oid.clone());
@@ -88,8 +88,9 @@ fn records(commit: &CommitInfo, rollback: &RollbackEntry) -> bool {
     })
 }
 
-fn declares(reading: &Reading, claim: &ClaimKey, wish: &WishHash) -> bool {
-    reading.declarations.get(claim).is_some_and(|declaration| declaration.hash == *wish)
+fn declares(reading: &Reading, rollback: &RollbackEntry, provider: Option<&str>) -> bool {
+    let declared = reading.declarations.get(&rollback.claim);
+    declared.is_some_and(|declaration| declaration.wish.on(provider).hash() == rollback.from)
 }
 
 /// Whether the accepted declaration carries the failed wish without asking for another try of it.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{
     accept::{Accepted, Held},
-    ledger::{Ledger, RepoState},
+    ledger::{Ledger, RepoState, RollbackState},
     readings::Readings,
 };
 use crate::{
@@ -19,7 +19,7 @@ const DIAGNOSTICS: usize = 100;
 
 /// States as they are now; one that was there before keeps its `since`.
 pub(super) fn states(
-    known: &[RepoState],
+    ledger: &Ledger,
     repo: &Repository,
     seen: Option<&GitSeen>,
     held: Option<&Held>,
@@ -27,7 +27,8 @@ pub(super) fn states(
 ) -> Vec<RepoState> {
     let mut states = Vec::new();
     let mut add = |reason: Reason, message: String, since: Timestamp| {
-        let before = known.iter().find(|state| state.reason == reason.as_str() && state.message == message);
+        let before =
+            ledger.states.iter().find(|state| state.reason == reason.as_str() && state.message == message);
         let since = before.map_or(since, |state| state.since.min(since));
         states.push(RepoState { reason: reason.as_str().to_owned(), message, since });
     };
@@ -42,11 +43,20 @@ pub(super) fn states(
         );
         add(Reason::Unreachable, message, trouble.since);
     }
-    for refused in seen.iter().flat_map(|seen| seen.refused.values()) {
+    let refused = seen.iter().flat_map(|seen| seen.refused.values());
+    for refused in refused.filter(|refused| is_wanted(ledger, &refused.what)) {
         let message = format!("The server refused the push of {}: {}", refused.what, refused.message);
         add(Reason::PushRefused, message, refused.at);
     }
     states
+}
+
+/// Whether a push that was refused is still to be made: nobody is told of a rollback commit that is not needed any more.
+fn is_wanted(ledger: &Ledger, what: &str) -> bool {
+    let mut rollbacks = ledger.targets.values().flat_map(|target| &target.rollbacks);
+    rollbacks
+        .find(|rollback| rollback.attempt.as_str() == what)
+        .is_none_or(|rollback| rollback.state == RollbackState::Due)
 }
 
 fn rewritten(held: &Held, repo: &Repository) -> Option<String> {

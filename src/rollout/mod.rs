@@ -73,8 +73,12 @@ pub fn decide(case: &Case<'_>, now: Now) -> Decision {
         if case.world.target_of(key) != *case.target {
             continue;
         }
-        if in_force_or_why_not(case, key, claim, now, &mut decision) {
-            in_force = Some(key);
+        if in_force_or_why_not(case, key, claim, now, &mut decision)
+            && let Some(other) = in_force.replace(key)
+        {
+            // Two repositories took the target at once: none acts before the ledgers have settled whose it is.
+            decision.waiting.push(Waiting::OtherAttempt { claim: other.clone() });
+            return decision;
         }
     }
     let Some(key) = in_force else { return decision };
@@ -189,9 +193,14 @@ fn not_ours(claim: &Seen<Claim>) -> bool {
     claim.is.foreign && !unfinished
 }
 
-/// Ledger and entry of a declared object.
+/// Ledger and entry of a declared object; where several repositories declare it, of the one that its custom resource was
+/// made for.
 pub(crate) fn ledger_entry<'w>(world: &'w World, key: &ClaimKey) -> Option<(&'w Ledger, &'w ObjectEntry)> {
-    world.last_read().find_map(|ledger| ledger.objects.get(key).map(|entry| (ledger, entry)))
+    let made_for = world.claims.get(key).and_then(|claim| claim.is.annotations.get(REPOSITORY));
+    world
+        .last_read()
+        .filter_map(|ledger| ledger.objects.get(key).map(|entry| (ledger, entry)))
+        .min_by_key(|(ledger, _)| made_for.is_none_or(|name| name != ledger.repository.as_str()))
 }
 
 /// Status of a `CNIUpgrade`, if it has one that can be read.

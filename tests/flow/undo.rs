@@ -124,13 +124,13 @@ async fn a_rollout_that_fails_after_a_good_canary_does_not_say_that_the_canary_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_good_stays_the_wish_that_ran_when_the_next_try_changes_scope_or_provider_as_well() {
+async fn last_good_stays_the_wish_that_ran_when_the_next_try_changes_the_scope_as_well() {
     let stage = about_to_fail(5);
     let _engine = stage.engine();
     declared(&stage, &calico("v3.27.2")).await;
     stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
     let first = stage.until("calico", 30, rolled_back).await;
-    let other = and(&calico("v3.28.0"), "provider: calico");
+    let other = and(&calico("v3.28.0"), "nodeSelector: {kubernetes.io/os: linux}");
     stage.remote.commit("main", &[("calico.yaml", &other)]);
     let second = stage.until("calico", 30, |status| attempt(status) != attempt(&first)).await;
     let wish = |status: &CniUpgradeStatus| status.last_good.as_ref().unwrap().wish.clone();
@@ -140,6 +140,41 @@ async fn last_good_stays_the_wish_that_ran_when_the_next_try_changes_scope_or_pr
     let after = stage.status("calico").unwrap();
     assert_eq!((after.phase, attempt(&after), stage.commits()), (CniPhase::Failed, attempt(&second), 5));
     assert_eq!(stage.text("calico.yaml"), calico("v3.27.2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn naming_the_provider_that_is_found_anyway_is_no_other_wish() {
+    let stage = about_to_fail(5);
+    let _engine = stage.engine();
+    declared(&stage, &calico("v3.27.2")).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    let first = stage.until_phase("calico", CniPhase::Canary, 5).await;
+    let named = and(&calico("v3.28.0"), "provider: calico");
+    stage.remote.commit("main", &[("calico.yaml", &named)]);
+    stage.until("calico", 30, rolled_back).await;
+    stage.remote.commit("main", &[("calico.yaml", &named)]);
+    let quarantined = |status: &CniUpgradeStatus| says(status, "Stalled", Truth::True, "Quarantined");
+    stage.until("calico", 5, quarantined).await;
+    stage.pass(3600).await;
+    let after = stage.status("calico").unwrap();
+    assert_eq!((attempt(&after), stage.commits()), (attempt(&first), 5));
+    assert!(quarantined(&after));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_try_names_the_commit_that_asked_for_it() {
+    let stage = about_to_fail(5);
+    let _engine = stage.engine();
+    declared(&stage, &calico("v3.27.2")).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    let first = stage.until("calico", 30, rolled_back).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    stage.until("calico", 5, |status| says(status, "Stalled", Truth::True, "Quarantined")).await;
+    let asked = stage.remote.commit("main", &[("calico.yaml", &with_token("v3.28.0", "t1"))]);
+    let second = stage.until("calico", 5, |status| attempt(status) != attempt(&first)).await;
+    assert!(second.attempt.unwrap().revision.unwrap().ends_with(&asked));
+    let failed = stage.until("calico", 30, |status| attempt(status).1 == 2 + 1 && rolled_back(status)).await;
+    assert!(!says(&failed, "InForce", Truth::False, "Quarantined"));
 }
 
 fn kept(version: &str) -> String {

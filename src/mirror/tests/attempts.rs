@@ -311,3 +311,54 @@ fn the_record_of_an_attempt_is_forgotten_when_the_revert_window_is_over() {
     let steps: Vec<StepName> = lab.pass().effects.keys().map(|id| id.step).collect();
     assert_eq!(steps, [StepName::ForgetAttempt]);
 }
+
+#[test]
+fn naming_the_provider_that_was_found_anyway_is_no_other_wish() {
+    let named = |version: &str| cni("calico", version) + "  provider: calico\n";
+    let mut lab = failed();
+    let wishes = lab.target().wishes.len();
+    let before = lab.entry(&calico()).clone();
+    lab.push("named", &[("calico.yaml", Some(&named("v3.28.0")))]);
+    lab.settle();
+    let after = lab.entry(&calico()).clone();
+    assert_eq!((&after.wish, &after.introduced), (&before.wish, &before.introduced));
+    assert_eq!(lab.target().wishes.len(), wishes);
+    assert_eq!(lab.rollback().state, RollbackState::Due);
+    let written = &lab.target().wishes.last().unwrap().written;
+    assert_eq!(written.get("provider").map(String::as_str), Some("calico"), "{written:?}");
+    lab.push("back\n\nTrunkline-Attempt: a1\n", &[("calico.yaml", Some(&named("v3.27.2")))]);
+    lab.settle();
+    assert!(matches!(lab.rollback().state, RollbackState::Recorded(_)));
+    lab.push("again", &[("calico.yaml", Some(&named("v3.28.0")))]);
+    lab.settle();
+    assert!(lab.target().quarantine.contains(&lab.entry(&calico()).wish));
+}
+
+#[test]
+fn a_refused_push_of_a_rollback_that_is_not_needed_any_more_is_no_problem() {
+    let mut lab = failed();
+    lab.refuse("a1");
+    lab.settle();
+    assert_eq!(lab.ledger().states.len(), 1);
+    lab.push("by hand", &[("calico.yaml", Some(&cni("calico", "v3.27.2")))]);
+    lab.settle();
+    assert_eq!(lab.rollback().state, RollbackState::Moot);
+    assert!(lab.ledger().states.is_empty(), "{:?}", lab.ledger().states);
+}
+
+#[test]
+fn the_commit_that_put_the_token_there_is_known_apart_from_the_one_that_brought_the_wish() {
+    let mut lab = failed();
+    rollback_commit(&mut lab);
+    lab.settle();
+    let wish = cni("calico", "v3.28.0");
+    let w1 = lab.push("w1", &[("calico.yaml", Some(&wish))]);
+    let t1 = lab.push("t1", &[("calico.yaml", Some(&with_token(&wish, "t1")))]);
+    lab.push("paused", &[("calico.yaml", Some(&(with_token(&wish, "t1") + "  paused: true\n")))]);
+    lab.settle();
+    let entry = lab.entry(&calico());
+    assert_eq!((&entry.introduced, entry.asked.as_ref()), (&w1, Some(&t1)));
+    lab.push("another wish", &[("calico.yaml", Some(&with_token(&cni("calico", "v3.28.1"), "t1")))]);
+    lab.settle();
+    assert_eq!(lab.entry(&calico()).asked, None, "the token stood there before the wish");
+}

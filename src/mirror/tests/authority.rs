@@ -218,3 +218,34 @@ fn wishes_are_kept_in_the_order_of_acceptance_with_their_bytes() {
     let newest = wishes.last().unwrap();
     assert_eq!((&newest.wish, newest.written["targetVersion"].as_str()), (&wish("3.59.9"), "v3.59.9"));
 }
+
+#[test]
+fn a_target_that_another_repository_has_in_force_is_ambiguous_here_and_first_contact_once_it_is_let_go() {
+    let rival = key("theirs");
+    let mut lab = Lab::empty();
+    lab.push("o", &[("service.yaml", Some(&service("a", "web", "web-service", "v2")))]);
+    lab.settle();
+    lab.rival("other", false, Some(&rival));
+    lab.push("c1", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    assert_eq!(*lab.standing(&calico()), Standing::Ambiguous { others: vec![rival.clone()] });
+    assert_eq!(lab.target().in_force, None);
+    lab.rival("other", false, None);
+    lab.settle();
+    assert_eq!(*lab.standing(&calico()), Standing::FirstContact);
+    lab.push("c2", &[("calico.yaml", Some(&cni("calico", "v3.28.1")))]);
+    lab.settle();
+    assert_eq!(*lab.standing(&calico()), Standing::InForce);
+}
+
+#[test]
+fn what_is_in_force_stays_when_a_later_repository_claims_its_target_and_yields_to_an_earlier_one() {
+    for first in [false, true] {
+        let mut lab = Lab::empty();
+        lab.push("c1", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+        lab.settle();
+        lab.rival("other", first, Some(&key("theirs")));
+        lab.settle();
+        assert_eq!(*lab.standing(&calico()) == Standing::InForce, !first);
+    }
+}

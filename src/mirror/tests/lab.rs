@@ -23,7 +23,9 @@ use crate::{
     world::{
         Agent, AgentKey, Claim, ClaimStatus, Feed, Hold, Object, ObjectId, Observation, Shape, Strategy,
         Target, Template, World, digest,
-        git::{Blob, CommitInfo, CommitStep, Descent, Files, GitSeen, GitTrouble, Signature, Tracked},
+        git::{
+            Blob, CommitInfo, CommitStep, Descent, Files, GitSeen, GitTrouble, Refused, Signature, Tracked,
+        },
     },
 };
 
@@ -34,6 +36,7 @@ pub(super) struct Lab {
     pub(super) profiles: Vec<Profile>,
     pub(super) now: Timestamp,
     pub(super) trouble: Option<GitTrouble>,
+    refused: BTreeMap<String, Refused>,
     pub(super) unread: bool,
     history: Vec<CommitStep>,
     memo: ReadMemo,
@@ -74,7 +77,7 @@ pub(super) fn agent() -> Target {
 pub(super) fn wish(version: &str) -> WishHash {
     let wish =
         Wish::Cni { provider: None, target_version: version.to_owned(), node_selector: BTreeMap::new() };
-    wish.hash()
+    wish.on(Some("calico")).hash()
 }
 
 impl Lab {
@@ -115,6 +118,7 @@ impl Lab {
             profiles: built_in(),
             now,
             trouble: None,
+            refused: BTreeMap::new(),
             unread: false,
             history: Vec::new(),
             memo: ReadMemo::default(),
@@ -180,6 +184,31 @@ impl Lab {
         let seen = &self.world.agents[&key];
         let gone = Observation::Gone(Feed::Agents, ObjectId::Agent(key), seen.uid.clone(), seen.rv);
         let _ = self.world.apply(gone, self.now);
+    }
+
+    /// Another repository of the configuration, named before or after ours, has this in force for our target.
+    pub(super) fn rival(&mut self, name: &str, first: bool, claim: Option<&ClaimKey>) {
+        let mut repo = self.repo.clone();
+        repo.name = RepoName::from(name);
+        if self.config.repositories.iter().all(|known| known.name != repo.name) {
+            let place = if first { 0 } else { self.config.repositories.len() };
+            self.config.repositories.insert(place, repo.clone());
+        }
+        let mut ledger = Ledger::new(repo.name.clone(), "main");
+        if let Some(claim) = claim {
+            let entry = self.ledger().objects.values().next().unwrap().clone();
+            ledger.objects.insert(claim.clone(), entry);
+            ledger.targets.entry(agent()).or_default().in_force = Some(claim.clone());
+        }
+        let id = ObjectId::Store("trunkline".to_owned(), format!("trunkline-ledger-{name}"));
+        self.see(id, &format!("ledger-of-{name}"), Shape::Ledger(repo.name, Ok(Box::new(ledger))));
+    }
+
+    /// The server refuses this push.
+    pub(super) fn refuse(&mut self, what: &str) {
+        let message = "only reviewed commits".to_owned();
+        let refused = Refused { what: what.to_owned(), expect: None, message, at: self.now, count: 1 };
+        self.refused.insert(what.to_owned(), refused);
     }
 
     fn see(&mut self, id: ObjectId, uid: &str, shape: Shape) {
@@ -262,6 +291,7 @@ impl Lab {
         let mut seen = GitSeen::unread(self.repo.name.clone());
         seen.tracked = (!self.unread).then_some(tracked);
         seen.trouble = self.trouble.clone();
+        seen.refused.clone_from(&self.refused);
         let _ = self.world.apply(Observation::Git(Box::new(seen)), self.now);
     }
 
@@ -427,6 +457,7 @@ impl Lab {
                 kind: AttemptKind::Upgrade,
                 wish: entry.wish.clone(),
                 revision: Some(format!("main@sha1:{}", entry.introduced)),
+                node_selector: BTreeMap::new(),
                 retry_token: entry.token.clone(),
                 started_at: started,
                 finished_at: None,
@@ -452,6 +483,8 @@ impl Lab {
                 revision: None,
                 template: None,
                 template_digest: None,
+                node_selector: BTreeMap::new(),
+                beneath: Vec::new(),
                 strategy: None,
             });
             status.rollback = Some(Rollback {

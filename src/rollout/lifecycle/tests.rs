@@ -40,6 +40,7 @@ fn entry(version: &str) -> ObjectEntry {
         first_contact: false,
         hidden_in: BTreeSet::new(),
         token: None,
+        asked: None,
         hold: None,
         standing: Standing::InForce,
         removed: None,
@@ -55,6 +56,7 @@ fn status(version: &str, phase: CniPhase, outcome: Option<Outcome>) -> CniUpgrad
         kind: AttemptKind::Upgrade,
         wish: WishHash::new(version),
         revision: None,
+        node_selector: std::collections::BTreeMap::new(),
         retry_token: None,
         started_at: at(0),
         finished_at: outcome.map(|_| at(1)),
@@ -69,6 +71,8 @@ fn status(version: &str, phase: CniPhase, outcome: Option<Outcome>) -> CniUpgrad
         revision: None,
         template: Some("{}".to_owned()),
         template_digest: None,
+        node_selector: std::collections::BTreeMap::new(),
+        beneath: Vec::new(),
         strategy: None,
     };
     CniUpgradeStatus {
