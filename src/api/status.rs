@@ -107,9 +107,12 @@ pub struct Attempt {
     pub kind: AttemptKind,
     /// Hash of the wish.
     pub wish: WishHash,
-    /// `main@sha1:<hex>`: the commit that brought the wish in.
+    /// `main@sha1:<hex>`: the commit that caused it, by its wish or, for another try, by its retry token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// Scope of the wish.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
     /// Retry token used by this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_token: Option<String>,
@@ -139,6 +142,9 @@ pub struct Attempt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateIntent {
+    /// UID of the DaemonSet that it is about; absent in statuses of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Uid>,
     /// Digest of the live template that the patch starts from.
     pub base: Digest,
     /// Digest of the template that the patch leaves.
@@ -305,10 +311,32 @@ pub struct LastGood {
     /// Digest of that template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_digest: Option<Digest>,
+    /// Nodes that it runs on; empty = all that no older layer has for itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// What runs on the other nodes, oldest first, while attempts of narrower scopes left several templates running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub beneath: Vec<Layer>,
     /// Update strategy before the first such attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub strategy: Option<String>,
+}
+
+/// What runs on the nodes that no later layer selects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Layer {
+    /// Nodes that it runs on, apart from those of later layers; empty = all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// JSON text of `spec.template`; absent = that of the next layer with the same digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 131_072))]
+    pub template: Option<String>,
+    /// Digest of that template.
+    pub template_digest: Digest,
 }
 
 /// Why and how an attempt was put back.

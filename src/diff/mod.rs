@@ -61,8 +61,8 @@ pub struct Question<'a> {
     pub agent: &'a Uid,
     /// Where pods shall get to.
     pub goal: &'a Goal,
-    /// Covered images of last good, by container name; empty when unknown.
-    pub saved: &'a BTreeMap<String, String>,
+    /// Covered images of last good, by container name, of each template that it consists of; empty when unknown.
+    pub saved: &'a [BTreeMap<String, String>],
     /// Nodes in scope.
     pub selector: &'a BTreeMap<String, String>,
     /// Open intents.
@@ -215,7 +215,8 @@ pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
             continue;
         }
         let at_goal = pod.is_some_and(|(_, pod)| q.goal.reached(&pod.is));
-        let strayed = |pod: &Pod| !at_goal && !q.saved.is_empty() && !runs(pod, q.saved);
+        let strayed =
+            |pod: &Pod| !at_goal && !q.saved.is_empty() && !q.saved.iter().any(|saved| runs(pod, saved));
         let mut one = NodeDiff {
             name,
             node,

@@ -311,6 +311,7 @@ fn published_cni(status: &CniUpgradeStatus) -> CniUpgradeStatus {
     status.observed = None;
     if let Some(last_good) = &mut status.last_good {
         last_good.template = None;
+        last_good.beneath.iter_mut().for_each(|layer| layer.template = None);
     }
     status
 }

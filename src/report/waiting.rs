@@ -76,15 +76,15 @@ const NO_CANARY: &str = "No node in scope can be a canary; the canary starts whe
      `canary.nodeLabels` against the labels of the nodes, and that the nodes are ready.";
 const PAUSED: &str = "The manifest says `paused: true`: nodes in flight finish, nothing new starts. Commit \
      `paused: false` to go on.";
-const TEMPLATE_CHANGED: &str = "Another manager changed the pod template during the attempt; no new node \
-     starts. It goes on when the template is ours again; a revert of the wish or a newer wish gets out of \
-     it too.";
+const TEMPLATE_CHANGED: &str = "Another manager changed the pod template during the attempt, or made the \
+     DaemonSet anew; no new node starts. It goes on when the template is ours again; a revert of the wish, \
+     a newer wish or a new retry token gets out of it too.";
 const IMAGES_BACK: &str = "Another manager put the old images back into the pod template during the \
      attempt; no new node starts. Stop that manager's writes and let the template be ours again, or revert \
-     the wish or commit a newer one.";
+     the wish, or commit a newer one or a new retry token.";
 const STRATEGY_CHANGED: &str = "Another manager set the update strategy of the DaemonSet back during the \
      attempt; it was set to `OnDelete` once more, and no new node starts until it stays. Stop that \
-     manager's writes, or revert the wish.";
+     manager's writes, or revert the wish, or commit a newer one or a new retry token.";
 
 fn budget(in_flight: usize, max: usize) -> String {
     format!(

@@ -47,6 +47,11 @@ impl<'a> Conditions<'a> {
         self.list.iter().any(|condition| condition.r#type == kind && condition.status == Truth::True)
     }
 
+    /// Whether a condition is there, whatever it says.
+    pub(super) fn has(&self, kind: &str) -> bool {
+        self.list.iter().any(|condition| condition.r#type == kind)
+    }
+
     /// Takes conditions out that are not true any more.
     pub(super) fn clear(&mut self, kinds: &[&str]) {
         self.list.retain(|condition| !kinds.contains(&condition.r#type.as_str()));

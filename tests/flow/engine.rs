@@ -14,7 +14,8 @@ use trunkline::{
     sim::{
         api::{Fault, route::Verb},
         model::{
-            self,
+            self, Span, Timings,
+            cluster::ClusterSpec,
             fault::{FaultKind, Where},
         },
     },
@@ -77,6 +78,17 @@ async fn a_pushed_declaration_ends_completed_and_every_write_has_its_status_befo
     stage.pass(3600).await;
     let later = stage.cluster.faults().log().iter().filter(|line| line.asked.writes()).count();
     assert_eq!(quiet, later, "writes although nothing was left to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_learns_of_the_patch_late_brings_no_pod_up_on_the_old_template() {
+    let timings = Timings { view: Span::millis(20_000, 20_000), ..Timings::default() };
+    let stage = Stage::of(&ClusterSpec { timings, ..Stage::spec(5) }, None);
+    let _engine = stage.engine();
+    stage.pass(60).await;
+    stage.remote.commit("main", &[("calico.yaml", UPGRADE)]);
+    let status = stage.until_phase("calico", CniPhase::Completed, 120).await;
+    assert_all_upgraded_once(&stage, &status, 5);
 }
 
 #[tokio::test(start_paused = true)]

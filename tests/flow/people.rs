@@ -335,3 +335,45 @@ async fn an_image_changed_by_others_after_completion_is_drift_and_is_told_and_le
     stage.cluster.model(|model| model.replace_images(&agent, "v3.27.2", "v3.28.0"));
     stage.until("calico", 10, |status| says(status, "Ready", Truth::True, "Completed")).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_its_owner_made_anew_on_the_old_version_is_held_and_never_asserted() {
+    let agent = AgentKind::Calico.key();
+    for canary in [true, false] {
+        let (stage, before) = if canary { observing(10).await } else { rolling_out(10).await };
+        stage.cluster.model(|model| model.make_agent_anew(&agent, "v3.28.0", "v3.27.2"));
+        let patched = patches(&stage);
+        let held =
+            stage.until("calico", 5, |status| says(status, "Ready", Truth::False, "TemplateChanged")).await;
+        assert!(waits(&held, "TemplateChanged"), "{:?}", held.waiting_for);
+        stage.pass(3600).await;
+        let held = stage.status("calico").unwrap();
+        assert!(says(&held, "Ready", Truth::False, "TemplateChanged"), "{held:#?}");
+        assert_eq!((attempt(&held), held.phase), (attempt(&before), before.phase));
+        assert_eq!((patches(&stage), stage.running("v3.27.2")), (patched, 10));
+        assert_eq!(held.nodes.failures, []);
+        if canary {
+            reverts(&stage).await;
+            continue;
+        }
+        stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.1"))]);
+        stage.until("calico", 40, |status| says(status, "Ready", Truth::True, "Completed")).await;
+        assert_eq!(stage.running("v3.28.1"), 10);
+        stage.until_so("the strategy is back", 5, Stage::strategy_is_back).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_token_gets_out_of_a_template_that_others_changed() {
+    let agent = AgentKind::Calico.key();
+    let (stage, before) = rolling_out(10).await;
+    stage.cluster.model(|model| model.make_agent_anew(&agent, "v3.28.0", "v3.27.2"));
+    stage.until("calico", 5, |status| waits(status, "TemplateChanged")).await;
+    let again = slow().replace("name: calico\n", "name: calico\n  annotations: {trunkline.dev/retry: t1}\n");
+    let asked = stage.remote.commit("main", &[("calico.yaml", &again)]);
+    let second = stage.until("calico", 5, |status| attempt(status) != attempt(&before)).await;
+    let cause = second.attempt.unwrap().revision.unwrap();
+    assert!(cause.ends_with(&asked), "{cause} is not {asked}");
+    stage.until("calico", 60, |status| says(status, "Ready", Truth::True, "Completed")).await;
+    assert_eq!(stage.running("v3.28.0"), 10);
+}

@@ -201,7 +201,7 @@ async fn a_thread_of_its_own_works_as_the_caller_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_the_answer_to_a_later_push_overtook_takes_nothing_back() {
-    let mut bench = Bench::new(Script::default(), Threads::Pool);
+    let mut bench = Bench::new(Script::default(), Threads::Caller);
     bench.since.send(Since::Accepted(None)).unwrap();
     let old = bench.next().await;
     bench.script.0.lock().unwrap().tip = Some(Oid::new("s1"));

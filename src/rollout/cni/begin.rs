@@ -66,10 +66,12 @@ impl Cx<'_> {
                 )
             )
         });
-        // While `OnDelete` stays, pods of an older revision are left: what ran before the first such attempt is kept.
         let whole = self.agent.is.original_strategy.is_none();
         if (settled && whole) || self.draft.last_good.is_none() {
             self.draft.last_good = Some(self.what_runs());
+            self.draft.nodes.baseline = self.unhealthy_now();
+        } else if settled && let Some(good) = self.what_runs_over_others() {
+            self.draft.last_good = Some(good);
             self.draft.nodes.baseline = self.unhealthy_now();
         }
         self.begin(AttemptKind::Upgrade, self.entry.wish.clone(), Outcome::Superseded);
@@ -100,6 +102,10 @@ impl Cx<'_> {
         let now = self.now.at;
         let token =
             fresh_token(self.entry, &self.target, self.attempt()).then(|| self.entry.token.clone()).flatten();
+        let again = self.target.quarantine.contains(&wish)
+            || self.attempt().is_some_and(|attempt| attempt.wish == wish);
+        let asked = self.entry.asked.as_ref().filter(|_| again && token.is_some());
+        let cause = self.ledger.revision(asked.unwrap_or(&self.entry.introduced));
         let known = self.target.attempts.iter().map(|attempt| attempt.number);
         let recorded = self.record().map(|record| record.attempt.number);
         let mine = self.attempt().map(|attempt| attempt.number);
@@ -120,7 +126,8 @@ impl Cx<'_> {
             number,
             kind,
             wish,
-            revision: Some(self.ledger.revision(&self.entry.introduced)),
+            revision: Some(cause),
+            node_selector: self.spec.node_selector.clone(),
             retry_token: token,
             started_at: now,
             finished_at: None,
@@ -163,7 +170,7 @@ impl Cx<'_> {
     }
 
     /// What runs now, as last good of the attempt that begins.
-    fn what_runs(&self) -> LastGood {
+    pub(super) fn what_runs(&self) -> LastGood {
         let version = self.running_version().unwrap_or_default();
         let before = self.attempt().filter(|_| {
             self.draft.target_version.as_deref().is_some_and(|target| normalise(target) == version)
@@ -182,21 +189,19 @@ impl Cx<'_> {
             revision,
             template: Some(self.agent.is.template.raw.to_string()),
             template_digest: Some(self.agent.is.template.digest.clone()),
+            node_selector: std::collections::BTreeMap::new(),
+            beneath: Vec::new(),
             strategy: Some(strategy.unwrap_or_else(|| self.agent.is.strategy.as_str().to_owned())),
         }
     }
 
     /// The wish that amounts to a version in the declared scope.
     fn wish_of(&self, version: &str) -> WishHash {
-        match &self.entry.wished {
-            Wish::Cni { provider, node_selector, .. } => Wish::Cni {
-                provider: provider.clone(),
-                target_version: version.to_owned(),
-                node_selector: node_selector.clone(),
-            }
-            .hash(),
-            wish @ Wish::Service { .. } => wish.hash(),
+        let mut wish = self.entry.wished.on(Some(&self.profile.name));
+        if let Wish::Cni { target_version, .. } = &mut wish {
+            version.clone_into(target_version);
         }
+        wish.hash()
     }
 
     /// UIDs of nodes that are not Ready or whose agent is not.

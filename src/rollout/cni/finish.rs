@@ -9,10 +9,11 @@ use crate::{
         reasons::Reason,
         status::{AttemptKind, IntentKind, NodeSkip, Outcome, Truth},
     },
-    diff::{Goal, NodeState},
+    diff::{Goal, NodeDiff, NodeState},
     mirror::ledger::RollbackState,
     publish, report,
     rollout::{Decision, conditions::Conditions, observed::seconds, waiting::Waiting},
+    world::{Pod, Seen},
 };
 
 /// Skips listed by name.
@@ -68,8 +69,7 @@ impl Cx<'_> {
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let scope = || diff.in_scope().filter(|node| node.pod.is_some() || node.intent.is_some());
         let all = scope().count();
-        let closed = |state: &NodeState| matches!(state, NodeState::Healthy);
-        let upgraded = scope().filter(|node| node.intent.is_none() && closed(&node.state)).count();
+        let upgraded = scope().filter(|node| node.intent.is_none() && self.counts(node)).count();
         let failed = scope()
             .filter(|node| node.intent.is_none() && matches!(node.state, NodeState::Failed(..)))
             .count();
@@ -119,6 +119,25 @@ impl Cx<'_> {
         let commit = self.ledger.revision(commit);
         if let Some(rollback) = &mut self.draft.rollback {
             rollback.commit = Some(commit);
+        }
+    }
+
+    /// Healthy for the count: a verdict waits until a pod was seen Ready long enough, but a pod that is Ready since before
+    /// this process watched has not become worse by that.
+    fn counts(&self, node: &NodeDiff<'_>) -> bool {
+        let from_before = |pod: &Seen<Pod>| {
+            pod.is.ready && self.case.world.live_since().is_some_and(|live| pod.since <= live)
+        };
+        match node.state {
+            NodeState::Healthy => true,
+            NodeState::Unsettled => node.pod.is_some_and(|(_, pod)| from_before(pod)),
+            NodeState::Waiting
+            | NodeState::Skipped(_)
+            | NodeState::Acting
+            | NodeState::Astray
+            | NodeState::Verifying
+            | NodeState::Unreachable
+            | NodeState::Failed(..) => false,
         }
     }
 
@@ -219,7 +238,8 @@ impl Cx<'_> {
         }
         match (outcome, self.returning()) {
             (_, true) => {
-                conditions.ready(Reason::Returned, format!("Every touched node is back on {target}."));
+                let text = format!("Every touched node is back on {}.", self.good_words(target));
+                conditions.ready(Reason::Returned, text);
             }
             (Some(Outcome::AlreadyRuns), _) => {
                 conditions.ready(Reason::AlreadyRuns, format!("{target} runs already; nothing was written."));
@@ -271,19 +291,31 @@ impl Cx<'_> {
                 | Outcome::Reverted,
             )
             | None => format!(
-                "Every touched node is back on {version}, and Git has to say so too: by the rollback commit, or by yours."
+                "Every touched node is back on {}, and Git has to say so too: by the rollback commit, or by yours.",
+                self.good_words(&version)
             ),
         };
         conditions.stalled(reason, format!("{target} failed: {evidence}. {next}"));
     }
 
+    /// What nodes are back on, where scopes differ.
+    fn good_words(&self, version: &str) -> String {
+        if self.layered() {
+            format!("what ran before: {version} in the scope that completed, older versions outside of it")
+        } else {
+            version.to_owned()
+        }
+    }
+
     /// The wish that failed was declared once more, by another commit than the one that the attempt was about.
     fn declared_again(&self) -> bool {
+        let causes = [Some(&self.entry.introduced), self.entry.asked.as_ref()];
+        let revisions = causes.map(|commit| commit.map(|commit| self.ledger.revision(commit)));
         self.draft.phase == CniPhase::Failed
             && self.attempt().is_some_and(|attempt| {
                 attempt.wish == self.entry.wish
                     && attempt.outcome != Some(Outcome::Held)
-                    && attempt.revision.as_deref() != Some(&self.ledger.revision(&self.entry.introduced))
+                    && !revisions.contains(&attempt.revision)
             })
     }
 
@@ -291,7 +323,7 @@ impl Cx<'_> {
         let version = self.draft.last_good.as_ref().map(|good| good.version.clone()).unwrap_or_default();
         match self.attempt().and_then(|attempt| attempt.outcome) {
             Some(Outcome::RolledBack) => {
-                let text = format!("Every touched node is back on {version}.");
+                let text = format!("Every touched node is back on {}.", self.good_words(&version));
                 conditions.set("RolledBack", Truth::True, Reason::RolledBack, text);
             }
             Some(Outcome::RollbackIncomplete) => {
@@ -362,6 +394,10 @@ impl Cx<'_> {
             self.attempt().and_then(|attempt| attempt.outcome),
             Some(Outcome::RolledBack | Outcome::RollbackIncomplete)
         );
+        // That Git was not read yet by this process says nothing new.
+        if status == Truth::Unknown && conditions.has("GitPublished") {
+            return;
+        }
         // A phase that waits a moment for its commit is no news worth a write; a rollback commit is.
         if reason == Reason::Publishing && !settled && conditions.holds("GitPublished") {
             return;

@@ -6,6 +6,7 @@ mod begin;
 mod canary;
 mod explain;
 mod finish;
+mod layers;
 mod prepare;
 mod preview;
 mod rest;
@@ -198,6 +199,7 @@ impl<'a> Cx<'a> {
     fn take_course(&mut self) {
         let window = self.case.config.revert_window;
         match lifecycle::course(&self.draft, self.entry, &self.target, window, self.now.at) {
+            Course::Continue if self.template_taken() && self.token_is_fresh() => self.begin_upgrade(),
             Course::Continue => {}
             Course::Start => self.begin_upgrade(),
             Course::Return => self.begin_return(),
@@ -207,6 +209,10 @@ impl<'a> Cx<'a> {
                 self.decision.refusals.push(refusal);
             }
         }
+    }
+
+    fn token_is_fresh(&self) -> bool {
+        lifecycle::fresh_token(self.entry, &self.target, self.attempt())
     }
 
     /// The wish failed here before.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Cx, Step};
+use super::{Cx, Step, layers::LAYERS};
 use crate::{
     api::{
         cni_upgrade::{CniPhase, DeletionPolicy, Driver},
@@ -150,7 +150,14 @@ impl Cx<'_> {
     }
 
     fn template_gate(&self) -> Gate {
-        let bytes = self.agent.is.template.raw.to_string().len();
+        let good = self.draft.last_good.as_ref();
+        let beneath = good.map_or(&[][..], |good| &good.beneath);
+        if beneath.len() > LAYERS {
+            let what = format!("more than {LAYERS} scopes while the update strategy is held");
+            return Gate::refuse("template size", Refusal::NotSupported { what });
+        }
+        let saved = beneath.iter().filter_map(|layer| layer.template.as_ref()).map(String::len);
+        let bytes = self.agent.is.template.raw.to_string().len() + saved.sum::<usize>();
         if bytes > TEMPLATE {
             return Gate::refuse("template size", Refusal::TemplateTooLarge { bytes, max: TEMPLATE });
         }

@@ -91,16 +91,30 @@ impl Cx<'_> {
 
     /// Nodes that could not be put back are taken up as they return.
     fn late_back(&mut self) {
+        if self.layered() {
+            return self.late_layers_back();
+        }
         let idle = self.agent.is.original_strategy.is_none() && self.draft.nodes.open.is_empty();
         let good = self.draft.last_good.as_ref().and_then(|good| good.template_digest.as_ref());
         if idle || good != Some(&self.agent.is.template.digest) {
             self.all_back(idle);
             return;
         }
-        let Some(goal) = self.template_back() else { return };
-        let back = self.put_back(goal).is_some_and(|left| left.is_empty());
+        let back = self.put_all_back().is_some_and(|left| left.is_empty());
         if back && self.strategy_back() == Step::Next {
             self.all_back(true);
+        }
+    }
+
+    /// The same where several templates run: pods that came up on the newest one meanwhile are as good as before.
+    fn late_layers_back(&mut self) {
+        let incomplete =
+            self.attempt().is_some_and(|attempt| attempt.outcome == Some(Outcome::RollbackIncomplete));
+        if incomplete {
+            let back = self.put_layers_back().is_some_and(|left| left.is_empty());
+            self.all_back(back);
+        } else {
+            let _ = self.strategy_back();
         }
     }
 
@@ -153,6 +167,7 @@ impl Cx<'_> {
         }
         if let Some(good) = &mut self.draft.last_good {
             good.template = None;
+            good.beneath.iter_mut().for_each(|layer| layer.template = None);
         }
         let name = crate::rollout::record_name(self.case.target);
         self.decision.effects.retain(|id, _| id.step != StepName::RecordAttempt);

@@ -6,7 +6,11 @@ use serde_json::Value;
 
 use super::{Cx, Step};
 use crate::{
-    api::status::{Outcome, TemplateIntent},
+    api::{
+        cni_upgrade::CniPhase,
+        names::Digest,
+        status::{Outcome, TemplateIntent},
+    },
     diff::Goal,
     profile::Profile,
     rollout::{
@@ -108,31 +112,58 @@ impl Cx<'_> {
         let on_delete = self.agent.is.strategy == Strategy::OnDelete;
         let there = live.digest == wrote && on_delete;
         let fresh = TemplateIntent {
+            agent: Some(self.agent.uid.clone()),
             base: live.digest.clone(),
-            wrote: wrote.clone(),
+            wrote,
             applied: there,
             reasserted: false,
             strategy_reset: false,
         };
-        let mut intent =
-            self.attempt().and_then(|attempt| attempt.template.clone()).unwrap_or_else(|| fresh.clone());
-        let ours = live.digest == intent.wrote;
-        let mut patch = false;
+        let intent = self.attempt().and_then(|attempt| attempt.template.clone());
+        let (intent, patch) = self.hold_to(intent.unwrap_or_else(|| fresh.clone()), fresh);
+        let applied = intent.applied && self.agent.is.template.digest == intent.wrote && on_delete;
+        if let Some(attempt) = &mut self.draft.attempt {
+            attempt.template = Some(intent);
+        }
+        if !self.ensure_record() {
+            self.wait(Waiting::Record);
+            return false;
+        }
+        if patch {
+            self.patch_images(differing(&covered));
+        }
+        applied && self.controller_has_seen()
+    }
+
+    /// The intent against the live template: what becomes of it, and whether the patch is wanted. What others did is
+    /// noted.
+    fn hold_to(&mut self, mut intent: TemplateIntent, fresh: TemplateIntent) -> (TemplateIntent, bool) {
+        let live = &self.agent.is.template;
+        let (ours, on_delete) = (live.digest == intent.wrote, self.agent.is.strategy == Strategy::OnDelete);
+        let anew = intent.agent.as_ref().is_some_and(|uid| *uid != self.agent.uid);
+        if anew && !ours {
+            // Whoever made it anew decided what it runs: nothing is asserted on it.
+            self.wait(Waiting::TemplateChanged { images_back: false });
+            return (intent, false);
+        }
+        intent.agent.clone_from(&fresh.agent);
         if !intent.applied {
-            if ours && on_delete {
-                intent.applied = true;
-            } else {
-                if !ours && live.digest != intent.base {
-                    // Somebody edited the template before our patch: the patch starts from there.
-                    let TemplateIntent { reasserted, strategy_reset, .. } = intent;
-                    intent = TemplateIntent { reasserted, strategy_reset, ..fresh };
-                }
-                if intent.strategy_reset {
-                    self.wait(Waiting::StrategyChanged);
-                }
-                patch = true;
+            intent.applied = ours && on_delete;
+            if intent.applied {
+                return (intent, false);
             }
-        } else if !ours {
+            if !ours && live.digest != intent.base {
+                // Somebody edited the template before our patch: the patch starts from there.
+                let TemplateIntent { reasserted, strategy_reset, .. } = intent;
+                intent = TemplateIntent { reasserted, strategy_reset, ..fresh };
+            }
+            if intent.strategy_reset {
+                self.wait(Waiting::StrategyChanged);
+            }
+            return (intent, true);
+        }
+        let mut patch = false;
+        if !ours {
             let images_back = covered_only(self.profile, &live.raw) == self.saved_images();
             if images_back && !intent.reasserted {
                 intent = TemplateIntent { reasserted: true, ..fresh };
@@ -147,18 +178,17 @@ impl Cx<'_> {
             }
             self.wait(Waiting::StrategyChanged);
         }
-        let applied = intent.applied && ours && on_delete;
-        if let Some(attempt) = &mut self.draft.attempt {
-            attempt.template = Some(intent);
-        }
-        if !self.ensure_record() {
-            self.wait(Waiting::Record);
-            return false;
-        }
-        if patch {
-            self.patch_images(differing(&covered));
-        }
-        applied && self.controller_has_seen()
+        (intent, patch)
+    }
+
+    /// The template of the attempt is not the live one any more, by the doing of others: a retry token starts anew.
+    pub(super) fn template_taken(&self) -> bool {
+        let Some(intent) = self.attempt().and_then(|attempt| attempt.template.as_ref()) else { return false };
+        let acting = matches!(self.draft.phase, CniPhase::Canary | CniPhase::RollingOut);
+        let anew = intent.agent.as_ref().is_some_and(|uid| *uid != self.agent.uid);
+        let live = &self.agent.is;
+        let changed = live.template.digest != intent.wrote || live.strategy != Strategy::OnDelete;
+        acting && changed && (anew || intent.applied)
     }
 
     fn patch_images(&mut self, images: Vec<ImageChange>) {
@@ -179,7 +209,7 @@ impl Cx<'_> {
     }
 
     /// The DaemonSet controller works with the template that we see.
-    fn controller_has_seen(&mut self) -> bool {
+    pub(super) fn controller_has_seen(&mut self) -> bool {
         let (generation, observed) = (self.agent.is.generation, self.agent.is.observed_generation);
         if observed >= generation || !on(Guard::ControllerSeen) {
             return true;
@@ -204,28 +234,40 @@ impl Cx<'_> {
             return None;
         }
         if !restored && whole {
-            let unit = format!("{}/{}", self.agent.uid, live.digest);
-            let effect = Effect::RestoreTemplate {
-                agent: self.agent_key.clone(),
-                uid: self.agent.uid.clone(),
-                rv: self.agent.rv,
-                remember: self.remember(),
-                template: Arc::new(saved),
-            };
-            self.want(StepName::RestoreTemplate, unit, effect);
+            self.restore_template(saved);
             return None;
         }
         if !self.controller_has_seen() {
             return None;
         }
-        let revision = self.case.world.revisions.values().find(|revision| {
-            revision.is.owner.as_ref() == Some(&self.agent.uid) && revision.is.template == live.digest
-        });
-        let Some(revision) = revision else {
+        let Some(revision) = self.revision_of(&live.digest) else {
             self.wait(Waiting::Revision);
             return None;
         };
-        Some(Goal::Revision(revision.is.hash.clone()))
+        Some(Goal::Revision(revision))
+    }
+
+    /// Puts a whole template in the place of the live one.
+    pub(super) fn restore_template(&mut self, template: Value) {
+        let unit = format!("{}/{}", self.agent.uid, self.agent.is.template.digest);
+        let effect = Effect::RestoreTemplate {
+            agent: self.agent_key.clone(),
+            uid: self.agent.uid.clone(),
+            rv: self.agent.rv,
+            remember: self.remember(),
+            template: Arc::new(template),
+        };
+        self.want(StepName::RestoreTemplate, unit, effect);
+    }
+
+    /// Hash of the revision that holds a template.
+    pub(super) fn revision_of(&self, template: &Digest) -> Option<Arc<str>> {
+        let mut revisions = self.case.world.revisions.values().map(|revision| &revision.is);
+        revisions
+            .find(|revision| {
+                revision.owner.as_ref() == Some(&self.agent.uid) && revision.template == *template
+            })
+            .map(|revision| revision.hash.clone())
     }
 
     /// Covered image fields of the live template whose image differs from the saved one.

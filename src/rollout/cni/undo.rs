@@ -21,12 +21,17 @@ impl Cx<'_> {
     /// The stage.
     pub(super) fn undo(&mut self) -> Step {
         self.ensure_record();
-        let Some(goal) = self.template_back() else {
+        let layered = self.layered();
+        let left = if layered { self.put_layers_back() } else { self.put_all_back() };
+        let Some(left) = left else {
             self.wait_for_open();
             return Step::Stop;
         };
-        let Some(left) = self.put_back(goal) else { return Step::Stop };
-        if left.is_empty() && self.strategy_back() == Step::Stop {
+        // Several templates run on: the strategy waits until one is left, the attempt does not.
+        if left.is_empty() && !layered && self.strategy_back() == Step::Stop {
+            return Step::Stop;
+        }
+        if layered && self.returning() && !left.is_empty() {
             return Step::Stop;
         }
         let (outcome, phase) = match (self.returning(), left.is_empty()) {
@@ -39,15 +44,32 @@ impl Cx<'_> {
         Step::Next
     }
 
-    /// Goes on putting pods back; the nodes that are left once nothing more can be done now.
-    pub(super) fn put_back(&mut self, goal: Goal) -> Option<Vec<NodeName>> {
+    /// Goes on putting every pod back under the saved template; the nodes that are left.
+    pub(super) fn put_all_back(&mut self) -> Option<Vec<NodeName>> {
+        let goal = self.template_back()?;
+        self.put_back(goal, |_| true, true)
+    }
+
+    /// Whether there is nothing to do for some nodes now.
+    pub(super) fn is_all_back(&self, goal: Goal, which: impl Fn(&NodeDiff<'_>) -> bool) -> bool {
+        let view = self.backward(goal);
+        let diff = self.classify(&view);
+        self.draft.nodes.open.is_empty() && !diff.nodes.iter().any(|node| which(node) && is_startable(node))
+    }
+
+    /// Goes on putting the pods of some nodes back; the nodes that are left once nothing more can be done now.
+    pub(super) fn put_back(
+        &mut self,
+        goal: Goal,
+        which: impl Fn(&NodeDiff<'_>) -> bool,
+        start: bool,
+    ) -> Option<Vec<NodeName>> {
         let view = self.backward(goal.clone());
         self.settle(&view, true);
         let view = self.backward(goal);
         let diff = self.classify(&view);
-        let waiting =
-            |node: &&NodeDiff<'_>| node.in_scope && node.state == NodeState::Waiting && node.pod.is_some();
-        let startable: Vec<&NodeDiff<'_>> = diff.nodes.iter().filter(waiting).collect();
+        let startable: Vec<&NodeDiff<'_>> =
+            diff.nodes.iter().filter(|node| start && is_startable(node) && which(node)).collect();
         if !startable.is_empty() {
             if !self.hold_strategy() {
                 return None;
@@ -61,7 +83,8 @@ impl Cx<'_> {
         let bad: Vec<&Uid> =
             view.nodes.failures.iter().filter(|f| f.in_rollback).map(|f| &f.node_uid).collect();
         let left = diff.nodes.iter().filter(|node| {
-            node.pod.is_some()
+            which(node)
+                && node.pod.is_some()
                 && (!node.at_goal || bad.contains(&node.uid()))
                 && node.state != NodeState::Healthy
         });
@@ -102,4 +125,8 @@ impl Cx<'_> {
         let failures = self.draft.nodes.failures.iter().filter(|failure| !failure.in_rollback);
         failures.map(|failure| failure.node_uid.clone()).collect()
     }
+}
+
+fn is_startable(node: &NodeDiff<'_>) -> bool {
+    node.in_scope && node.state == NodeState::Waiting && node.pod.is_some()
 }

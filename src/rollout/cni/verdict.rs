@@ -103,6 +103,11 @@ impl Cx<'_> {
         })
     }
 
+    /// Another manager's template is live, as noted in this pass.
+    pub(super) fn template_is_foreign(&self) -> bool {
+        self.decision.waiting.iter().any(|waiting| matches!(waiting, Waiting::TemplateChanged { .. }))
+    }
+
     /// Whether a node is one of the canaries of this attempt.
     pub(super) fn is_canary(&self, node: &NodeDiff<'_>) -> bool {
         let Some(attempt) = self.attempt() else { return false };
@@ -140,7 +145,8 @@ impl Cx<'_> {
         });
         let names: Vec<NodeName> = super::window::names(lost.iter().map(|node| node.name));
         self.wait(Waiting::CorrelatedLoss { nodes: names.clone(), before_us });
-        if !self.draft.nodes.open.is_empty() || before_us {
+        // What others do to the DaemonSet is no verdict about the target.
+        if !self.draft.nodes.open.is_empty() || before_us || self.template_is_foreign() {
             self.draft.nodes.loss_since = None;
             return None;
         }

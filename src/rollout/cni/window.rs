@@ -32,7 +32,7 @@ pub(super) const FAILURES: usize = 51;
 pub(super) struct View {
     pub(super) nodes: Nodes,
     pub(super) goal: Goal,
-    pub(super) saved: std::collections::BTreeMap<String, String>,
+    pub(super) saved: Vec<std::collections::BTreeMap<String, String>>,
     pub(super) selector: std::collections::BTreeMap<String, String>,
     pub(super) way: IntentKind,
 }
@@ -44,7 +44,7 @@ impl<'a> Cx<'a> {
         Some(View {
             nodes: self.draft.nodes.clone(),
             goal: Goal::Images(std::sync::Arc::new(super::template::by_container(&covered))),
-            saved: self.saved_images(),
+            saved: self.known_images(),
             selector: self.spec.node_selector.clone(),
             way: IntentKind::Upgrade,
         })
@@ -60,7 +60,7 @@ impl<'a> Cx<'a> {
         View {
             nodes: self.draft.nodes.clone(),
             goal,
-            saved: self.saved_images(),
+            saved: self.known_images(),
             selector,
             way: IntentKind::PutBack,
         }
@@ -122,6 +122,12 @@ impl<'a> Cx<'a> {
             NodeState::Failed(reason, evidence) => {
                 self.failed_node(node, *reason, evidence, way);
                 return None;
+            }
+            // What the template of others brought up is not deleted again: the node waits for its turn.
+            NodeState::Astray if self.template_is_foreign() => {
+                if node.pod.is_some_and(|(_, pod)| pod.is.ready) {
+                    return None;
+                }
             }
             NodeState::Astray => {
                 if let Some((_, pod)) = node.pod {

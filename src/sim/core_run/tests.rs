@@ -1,7 +1,10 @@
 //! Every guard of the machine, switched off, makes some seeded world break an invariant.
 
-use super::*;
-use crate::rollout::guard::{Guard, without};
+use super::{workload::Trouble, *};
+use crate::{
+    rollout::guard::{Guard, without},
+    sim::model::{Span, Timings},
+};
 
 /// Worlds tried for each guard.
 const TRIES: u64 = 1000;
@@ -18,4 +21,14 @@ fn each_guard_that_is_switched_off_is_caught() {
         })
         .collect();
     assert_eq!(missed, [], "no invariant tells that they are off");
+}
+
+#[test]
+fn the_first_deletion_waits_for_a_controller_that_learns_of_the_patch_late() {
+    let mut workload = Workload::of(1, Some(5));
+    workload.cluster.timings = Timings { view: Span::millis(25_000, 25_000), ..Timings::default() };
+    (workload.deeds, workload.faults, workload.trouble) = (Vec::new(), Vec::new(), Trouble::default());
+    let caught = without(Guard::ControllerSeen, || run(1, &workload, false, None)).unwrap_err();
+    assert_eq!(caught.violation.law, Law::ControllerSeen);
+    assert!(run(1, &workload, false, None).is_ok());
 }

@@ -41,7 +41,10 @@ pub(super) struct Witness {
     spec: Option<CniUpgradeSpec>,
     flights: BTreeMap<Uid, Flight>,
     deleted: BTreeSet<Uid>,
-    good: Option<Digest>,
+    /// Templates that ran before the first change of an attempt, since one template ran everywhere.
+    good: BTreeSet<Digest>,
+    /// An attempt begins from what an ended one left: the template that it changes ran before it.
+    begins: bool,
     last_action: Option<Timestamp>,
     began: Option<Timestamp>,
     /// Clock jumps within the attempt: each may add up to two quanta of observed time.
@@ -98,10 +101,11 @@ impl Witness {
             let over = |status: &CniUpgradeStatus| {
                 status.attempt.as_ref().is_none_or(|attempt| attempt.outcome.is_some_and(settled))
             };
-            // While `OnDelete` stays, pods of an older revision are left, and what ran before them is last good.
-            let whole = change.world.agents.get(change.agent_key);
-            if old.is_none_or(over) && whole.is_some_and(|agent| agent.is.original_strategy.is_none()) {
-                self.good = None;
+            // While `OnDelete` stays, pods of older revisions are left, and what ran before them is last good as well.
+            let agent = change.world.agents.get(change.agent_key);
+            self.begins |= old.is_none_or(over);
+            if old.is_none_or(over) && agent.is_some_and(|agent| agent.is.original_strategy.is_none()) {
+                self.good.clear();
             }
         }
         self.promotion(change)?;
@@ -142,8 +146,9 @@ impl Witness {
                 let back = self.status.as_ref().is_some_and(|status| status.phase == CniPhase::Rollback);
                 self.recorded(scene, if back { IntentKind::PutBack } else { IntentKind::Upgrade })?;
                 self.template_intended(scene)?;
-                if let (Some((_, body)), false, None) = (scene.daemonset(), images.is_empty(), &self.good) {
-                    self.good = Some(body.template.digest.clone());
+                if let (Some((_, body)), false, true) = (scene.daemonset(), images.is_empty(), self.begins) {
+                    self.good.insert(body.template.digest.clone());
+                    self.begins = false;
                 }
                 Ok(())
             }
@@ -263,11 +268,12 @@ impl Witness {
     fn restored(&self, scene: &Scene<'_>, template: &Value) -> Checked {
         let saved = digest::of_template(template);
         let status = self.status.as_ref().and_then(|status| status.last_good.as_ref());
-        let noted = status.and_then(|good| good.template_digest.clone());
-        if noted.as_ref() != Some(&saved) {
+        let beneath = status.into_iter().flat_map(|good| &good.beneath).map(|layer| &layer.template_digest);
+        let mut noted = status.and_then(|good| good.template_digest.as_ref()).into_iter().chain(beneath);
+        if noted.all(|noted| *noted != saved) {
             return broken(Law::LastGood, scene.at(), "another template than the saved one is put back");
         }
-        if self.good.as_ref().is_some_and(|good| *good != saved) {
+        if !self.good.is_empty() && !self.good.contains(&saved) {
             return broken(
                 Law::LastGood,
                 scene.at(),

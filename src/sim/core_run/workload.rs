@@ -179,6 +179,7 @@ fn timings(dice: &mut Seed) -> Timings {
     let usual = Timings::default();
     Timings {
         controller: if slow_controller { Span::millis(200, 4_000) } else { usual.controller },
+        view: if slow_controller { Span::millis(0, 8_000) } else { usual.view },
         bind: if dice.chance(30) { Span::millis(0, 2_000) } else { usual.bind },
         ready: if dice.chance(20) { Span::millis(5_000, 25_000) } else { usual.ready },
         ..usual

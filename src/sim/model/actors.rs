@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     Model,
-    body::{Body, Taint},
+    body::{Body, DaemonSetBody, DaemonSetStatus, Taint},
     cluster::{new_node, template_of},
     store::{DeleteOptions, Kind, Meta, ObjRef, Stored},
 };
@@ -123,16 +123,24 @@ impl Model {
 
     /// Another manager replaces a text in every image of the pod template.
     pub fn replace_images(&mut self, agent: &AgentKey, from: &str, to: &str) -> bool {
-        self.edit_template(agent, |template| {
-            for list in ["/spec/initContainers", "/spec/containers"] {
-                let parts = template.pointer_mut(list).and_then(Value::as_array_mut);
-                for image in parts.into_iter().flatten().filter_map(|part| part.get_mut("image")) {
-                    if let Some(text) = image.as_str() {
-                        *image = Value::from(text.replace(from, to));
-                    }
-                }
-            }
-        })
+        self.edit_template(agent, |template| replace_images(template, from, to))
+    }
+
+    /// Its owner deletes the DaemonSet, its pods and revisions with it, and makes it anew with other images.
+    pub fn make_agent_anew(&mut self, agent: &AgentKey, from: &str, to: &str) -> bool {
+        let at = agent_ref(agent);
+        let Some(old) = self.store.get(&at).cloned() else { return false };
+        let Body::DaemonSet(body) = &old.body else { return false };
+        let mut raw = Value::clone(&body.template.raw);
+        replace_images(&mut raw, from, to);
+        let body = DaemonSetBody {
+            template: template_of(raw),
+            strategy: Strategy::RollingUpdate,
+            status: DaemonSetStatus::default(),
+            ..(**body).clone()
+        };
+        let meta = Meta { labels: Arc::clone(&old.meta.labels), ..Meta::default() };
+        self.delete_agent(agent) && self.create(at, meta, Body::DaemonSet(Box::new(body))).is_ok()
     }
 
     /// `kubectl rollout restart`.
@@ -157,6 +165,17 @@ impl Model {
     /// The DaemonSet is deleted, its pods and revisions with it.
     pub fn delete_agent(&mut self, agent: &AgentKey) -> bool {
         self.delete(&agent_ref(agent), &DeleteOptions::default()).is_ok()
+    }
+}
+
+fn replace_images(template: &mut Value, from: &str, to: &str) {
+    for list in ["/spec/initContainers", "/spec/containers"] {
+        let parts = template.pointer_mut(list).and_then(Value::as_array_mut);
+        for image in parts.into_iter().flatten().filter_map(|part| part.get_mut("image")) {
+            if let Some(text) = image.as_str() {
+                *image = Value::from(text.replace(from, to));
+            }
+        }
     }
 }
 

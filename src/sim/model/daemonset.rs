@@ -1,6 +1,7 @@
 //! The DaemonSet controller: ControllerRevisions, one pod per eligible node, both update strategies, status.
 //!
-//! It works on the nodes that something happened to, never on all of them, except when the template changes.
+//! It works on the nodes that something happened to, never on all of them, except when the template changes. What it
+//! knows of a DaemonSet is what its watch brought, which may lag behind what is stored.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,6 +29,8 @@ use crate::{
 /// What the controller remembers of one DaemonSet, as a real one does in its caches.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tracked {
+    /// The DaemonSet as its watch brought it.
+    seen: Option<Arc<Stored>>,
     /// Its pods by the node they are meant for.
     pods: BTreeMap<Arc<str>, BTreeSet<ObjRef>>,
     dirty: BTreeSet<Arc<str>>,
@@ -96,15 +99,19 @@ impl Model {
         match object.at.kind {
             Kind::DaemonSet => match change.what {
                 What::Added => {
-                    self.sets.insert(object.at.clone(), Tracked { everything: true, ..Tracked::default() });
+                    let seen = Some(Arc::clone(object));
+                    let set = Tracked { seen, everything: true, ..Tracked::default() };
+                    self.sets.insert(object.at.clone(), set);
                     self.queue_sync(&object.at);
                 }
                 What::Modified => {
                     if change.before.as_ref().is_none_or(|before| before.generation != object.generation) {
-                        if let Some(set) = self.sets.get_mut(&object.at) {
-                            set.everything = true;
+                        let lag = self.timings.view;
+                        if lag.high == 0 {
+                            self.view(&object.at);
+                        } else {
+                            self.later(lag, Event::View(object.at.clone()));
                         }
-                        self.queue_sync(&object.at);
                     }
                 }
                 What::Deleted => {
@@ -180,18 +187,27 @@ impl Model {
         self.later(lag, Event::Sync(at.clone()));
     }
 
+    /// The watch of the controller brings the stored DaemonSet.
+    pub(super) fn view(&mut self, at: &ObjRef) {
+        let stored = self.store.get(at).cloned();
+        if let Some(set) = self.sets.get_mut(at) {
+            set.seen = stored;
+            set.everything = true;
+        }
+        self.queue_sync(at);
+    }
+
     /// One pass of the controller over one DaemonSet.
     pub(super) fn sync(&mut self, at: &ObjRef) {
         if let Some(until) = self.stalled_until() {
             self.schedule(until, Event::Sync(at.clone()));
             return;
         }
-        let Some(stored) = self.store.get(at).cloned() else { return };
+        let Some(set) = self.sets.get_mut(at) else { return };
+        set.queued = false;
+        let Some(stored) = set.seen.clone() else { return };
         let Body::DaemonSet(body) = &stored.body else { return };
-        if let Some(set) = self.sets.get_mut(at) {
-            set.queued = false;
-        }
-        if stored.deleting.is_some() {
+        if self.store.get(at).is_none_or(|live| live.uid != stored.uid || live.deleting.is_some()) {
             return;
         }
         let Some(hash) = self.revision(&stored, body) else {

@@ -68,6 +68,8 @@ impl Span {
 pub struct Timings {
     /// From an object's change until the DaemonSet controller looks at it: also the lag of `observedGeneration`.
     pub controller: Span,
+    /// From a change of a DaemonSet until the controller's watch brings it: before, pods come up on the old template.
+    pub view: Span,
     /// From a pod's creation until the scheduler has bound it.
     pub bind: Span,
     /// From then until images are there and init containers have ended.
@@ -86,6 +88,7 @@ impl Default for Timings {
     fn default() -> Self {
         Self {
             controller: Span::millis(5, 60),
+            view: Span::millis(0, 0),
             bind: Span::millis(1, 20),
             setup: Span::millis(1_500, 6_000),
             ready: Span::millis(1_000, 5_000),
@@ -99,6 +102,8 @@ impl Default for Timings {
 /// What happens by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
+    /// The DaemonSet controller learns of a changed set.
+    View(ObjRef),
     /// The DaemonSet controller looks at a set.
     Sync(ObjRef),
     /// A pod may count as available.
@@ -208,6 +213,7 @@ impl Model {
 
     fn happen(&mut self, event: Event, ticket: u64) {
         match event {
+            Event::View(at) => self.view(&at),
             Event::Sync(at) => self.sync(&at),
             Event::Available(at, node) => self.recheck_availability(&at, &node),
             Event::Pod(at, uid) => self.pod_event(&at, &uid, ticket),

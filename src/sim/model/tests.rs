@@ -172,6 +172,27 @@ fn a_deleted_pod_comes_back_on_its_node_with_the_live_template() {
 }
 
 #[test]
+fn a_pod_deleted_before_the_controller_knows_the_new_template_comes_up_on_the_old_one() {
+    let timings = Timings { view: Span::millis(30_000, 30_000), ..Timings::default() };
+    let mut model = ClusterSpec { timings, ..ClusterSpec::new(7, 3, start()) }.build();
+    let (old, _) = pod_on(&model, "node-001");
+    assert!(model.set_strategy(&calico(), Strategy::OnDelete) && model.replace_images(&calico(), OLD, NEW));
+    delete_pod(&mut model, "node-001");
+    model.settle(20);
+    let (new, pod) = pod_on(&model, "node-001");
+    assert_ne!(old.uid, new.uid);
+    assert_eq!(image(&pod), format!("docker.io/calico/node:{OLD}"));
+    assert_eq!(old.meta.labels[REVISION_HASH], new.meta.labels[REVISION_HASH]);
+    assert_eq!(agent(&model).status.observed_generation, 1);
+    model.settle(60);
+    let stored = model.get(&agent_ref(&calico())).unwrap();
+    assert_eq!(agent(&model).status.observed_generation, stored.generation);
+    delete_pod(&mut model, "node-001");
+    model.settle(60);
+    assert_eq!(image(&pod_on(&model, "node-001").1), format!("docker.io/calico/node:{NEW}"));
+}
+
+#[test]
 fn no_replacement_comes_before_the_old_pod_is_gone() {
     let mut model = ClusterSpec { agent: AgentKind::Flannel, ..ClusterSpec::new(3, 2, start()) }.build();
     let (old, _) = pod_on(&model, "node-000");

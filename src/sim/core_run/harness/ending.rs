@@ -1,11 +1,13 @@
 //! Liveness: everything comes to rest within its bound, no slot stays taken, and status and cluster agree.
 
+use std::collections::BTreeMap;
+
 use super::{Checked, Harness};
 use crate::{
     api::{
         CniUpgradeStatus,
         cni_upgrade::CniPhase,
-        status::{Outcome, Truth},
+        status::{LastGood, Outcome, Truth},
     },
     sim::{
         core_run::laws::{Law, broken, tag},
@@ -93,7 +95,16 @@ impl Harness<'_> {
             return Ok(());
         }
         let version = tag(&good.version);
-        if let Some((stored, ..)) = self.agents().find(|(_, pod, _)| !runs(pod, &version)) {
+        let finished = status.attempt.as_ref().and_then(|attempt| attempt.finished_at);
+        let wrong = self.agents().find(|(stored, pod, node)| {
+            // Where several templates run, what came up after the end took the newest.
+            let late = !good.beneath.is_empty() && finished.is_some_and(|at| stored.created >= at);
+            match self.layer(good, node) {
+                Some(template) => !late && !pod.containers.iter().all(|part| template.contains(&*part.image)),
+                None => !late && !runs(pod, &version),
+            }
+        });
+        if let Some((stored, ..)) = wrong {
             return broken(
                 Law::Agreement,
                 self.model.now(),
@@ -101,6 +112,22 @@ impl Harness<'_> {
             );
         }
         self.strategy_is_back(status)
+    }
+
+    /// Template of the older layer of last good in which a node is, unless the newest selects it.
+    fn layer<'g>(&self, good: &'g LastGood, node: &Stored) -> Option<&'g str> {
+        let selects = |selector: &BTreeMap<String, String>| {
+            selector.iter().all(|(key, value)| node.meta.labels.get(key) == Some(value))
+        };
+        if selects(&good.node_selector) {
+            return None;
+        }
+        let layer = good.beneath.iter().rev().find(|layer| selects(&layer.node_selector))?;
+        let same = good
+            .beneath
+            .iter()
+            .find(|other| other.template_digest == layer.template_digest && other.template.is_some());
+        same.and_then(|layer| layer.template.as_deref()).or(good.template.as_deref())
     }
 
     fn strategy_is_back(&self, status: &CniUpgradeStatus) -> Checked {
