@@ -112,6 +112,7 @@ pub struct Attempt {
     pub revision: Option<String>,
     /// Scope of the wish.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
     pub node_selector: BTreeMap<String, String>,
     /// Retry token used by this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,6 +314,7 @@ pub struct LastGood {
     pub template_digest: Option<Digest>,
     /// Nodes that it runs on; empty = all that no older layer has for itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
     pub node_selector: BTreeMap<String, String>,
     /// What runs on the other nodes, oldest first, while attempts of narrower scopes left several templates running.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -330,6 +332,7 @@ pub struct LastGood {
 pub struct Layer {
     /// Nodes that it runs on, apart from those of later layers; empty = all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
     pub node_selector: BTreeMap<String, String>,
     /// JSON text of `spec.template`; absent = that of the next layer with the same digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]

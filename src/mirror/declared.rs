@@ -39,7 +39,13 @@ pub(super) fn take(
     };
     let mut brought = Vec::new();
     if let Some(revision) = accepted.revision {
+        let known = |key| ledger.objects.contains_key(key);
+        let mut room = if readings.head.declarations.keys().all(known) { 0 } else { ledger.room() };
         for (key, declaration) in &readings.head.declarations {
+            if !ledger.objects.contains_key(key) {
+                let Some(left) = room.checked_sub(bytes(key, declaration)) else { continue };
+                room = left;
+            }
             if let Some(place) = step.declare(ledger, key, declaration, revision) {
                 brought.push((place, key.clone()));
             }
@@ -59,6 +65,14 @@ pub(super) fn take(
     ledger.branch.clone_from(&repo.branch);
     ledger.scope = Scope { paths: repo.paths.clone(), namespaces: repo.allow_namespaces.clone() };
     brought
+}
+
+/// Bytes that a new declaration takes in the ledger, at most: as an object, as a wish, and under its target.
+fn bytes(key: &ClaimKey, declaration: &Declaration) -> usize {
+    let wish = serde_json::to_string(&declaration.wish).map_or(usize::MAX, |text| text.len());
+    let written: usize = declaration.written.values().map(String::len).sum();
+    let names = 8 * key.to_string().len() + declaration.path.len();
+    1024_usize.saturating_add(wish.saturating_mul(2)).saturating_add(2 * written).saturating_add(names)
 }
 
 fn order(ledger: &mut Ledger, brought: &[ClaimKey]) {

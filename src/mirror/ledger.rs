@@ -18,6 +18,12 @@ use crate::{
     world::Target,
 };
 
+/// Bytes up to which new declarations are taken in: as much again, within the 1 MiB of a ConfigMap, is for what becomes
+/// of them.
+const ROOM: usize = 512 * 1024;
+/// Most bytes of a ledger that is written.
+pub(super) const MOST: usize = 1_000_000;
+
 /// The whole ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -304,6 +310,16 @@ impl Ledger {
             scope: Scope::default(),
             hiding: BTreeMap::new(),
         }
+    }
+
+    /// Bytes that it takes in its ConfigMap.
+    pub fn bytes(&self) -> usize {
+        serde_json::to_string(self).map_or(usize::MAX, |text| text.len())
+    }
+
+    /// Bytes that are left for new declarations.
+    pub fn room(&self) -> usize {
+        ROOM.saturating_sub(self.bytes())
     }
 
     /// What is known of a declared object.

@@ -79,6 +79,11 @@ pub fn mirror(case: &MirrorCase<'_>, memo: &mut ReadMemo, now: Now) -> Decision 
     });
     let next = next(case, &stored, accepted.as_ref(), readings.as_ref(), now.at);
     if next != stored {
+        let bytes = next.bytes();
+        if bytes > ledger::MOST {
+            decision.refusals.push(Refusal::LedgerTooLarge { bytes, max: ledger::MOST });
+            return decision;
+        }
         let write = Effect::WriteLedger { seen, ledger: Arc::new(next) };
         want(&mut decision, case, now.at, (StepName::WriteLedger, name.to_string(), write));
         return decision;

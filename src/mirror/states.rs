@@ -10,7 +10,7 @@ use super::{
 use crate::{
     api::reasons::Reason,
     config::Repository,
-    manifest::{Code, Diagnostic, Severity},
+    manifest::{Code, Declaration, Diagnostic, Severity},
     world::git::GitSeen,
 };
 
@@ -84,10 +84,31 @@ pub(super) fn diagnose(ledger: &mut Ledger, accepted: &Accepted<'_>, readings: &
     let entries = accepted.skipped.iter().map(|(path, why)| {
         skipped(path, &format!("skipped: {why}"), "only plain files within the limits are read")
     });
-    let all: Vec<Diagnostic> =
-        readings.head.diagnostics.iter().cloned().chain(missing).chain(entries).collect();
+    let left_out = readings
+        .head
+        .declarations
+        .iter()
+        .filter(|(key, _)| !ledger.objects.contains_key(*key))
+        .map(|(key, declaration)| no_room(&key.to_string(), declaration));
+    let found = readings.head.diagnostics.iter().cloned();
+    let all: Vec<Diagnostic> = left_out.chain(found).chain(missing).chain(entries).collect();
     ledger.more_diagnostics = u32::try_from(all.len().saturating_sub(DIAGNOSTICS)).unwrap_or(u32::MAX);
     ledger.diagnostics = all.into_iter().take(DIAGNOSTICS).collect();
+}
+
+fn no_room(key: &str, declaration: &Declaration) -> Diagnostic {
+    Diagnostic {
+        path: declaration.path.clone(),
+        line: declaration.line,
+        column: 0,
+        severity: Severity::Error,
+        code: Code::Limit,
+        message: format!(
+            "{key} is not taken in: the ledger of this repository has no room for more declarations"
+        ),
+        snippet: String::new(),
+        help: "remove declarations that are history, or spread them over several repositories".to_owned(),
+    }
 }
 
 fn skipped(path: &str, message: &str, help: &str) -> Diagnostic {

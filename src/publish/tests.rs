@@ -1,5 +1,6 @@
 //! Behaviour of publishing against a status branch in memory.
 
+mod condition;
 mod rollback;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -585,18 +586,4 @@ fn a_refused_status_branch_is_tried_again_with_backoff_and_the_condition_names_t
     assert!(text.contains("pre-receive hook declined: GL-SB"), "{text}");
     lab.git().refused.insert("status".to_owned(), refused(9, Some(Oid::from("another tip"))));
     assert!(lab.wanted().is_some(), "a refusal at another tip does not hold this one");
-}
-
-#[test]
-fn the_condition_follows_the_branch() {
-    let mut lab = started();
-    lab.claim(&calico(), went(&[Pending]));
-    assert_eq!(lab.published().1, Reason::Publishing);
-    lab.now = at(70);
-    lab.drain();
-    assert_eq!((lab.published().0, lab.published().1), (Truth::True, Reason::Published));
-    lab.git().trouble = Some(GitTrouble { message: "no route".to_owned(), since: at(80), count: 1 });
-    let (truth, reason, text) = lab.published();
-    assert_eq!((truth, reason), (Truth::False, Reason::Unreachable));
-    assert!(text.contains("no route") && text.contains("2026-01-01T00:01:20Z"), "{text}");
 }

@@ -35,6 +35,7 @@ pub fn refusal(why: &Refusal) -> String {
             format!("The API server refused the template in a dry run: {}. {DRY_RUN}", quoted(message))
         }
         Refusal::TemplateTooLarge { bytes, max } => too_large(*bytes, *max),
+        Refusal::LedgerTooLarge { bytes, max } => ledger_too_large(*bytes, *max),
         Refusal::TimeoutTooShort { timeout, floor } => too_short(*timeout, *floor),
         Refusal::NotSupported { what } => format!("{} {NOT_SUPPORTED}", line(what, QUOTE)),
         Refusal::Ambiguous { others } => {
@@ -117,6 +118,13 @@ fn too_large(bytes: usize, max: usize) -> String {
     format!(
         "The live pod template has {bytes} bytes, more than the {max} that can be kept for the way back. \
          Make it smaller: move inline text to ConfigMaps."
+    )
+}
+
+fn ledger_too_large(bytes: usize, max: usize) -> String {
+    format!(
+        "The ledger of the repository would have {bytes} bytes, more than the {max} that fit into its ConfigMap, so \
+         nothing new is taken in. Remove declarations that are history, or spread them over several repositories."
     )
 }
 

@@ -306,6 +306,13 @@ pub enum Refusal {
         /// Most allowed.
         max: usize,
     },
+    /// The ledger would not fit into a ConfigMap any more.
+    LedgerTooLarge {
+        /// Its size in bytes.
+        bytes: usize,
+        /// Most bytes that are written.
+        max: usize,
+    },
     /// `timeoutSeconds` must exceed grace period and stable time.
     TimeoutTooShort {
         /// Seconds declared.
@@ -371,6 +378,7 @@ impl Refusal {
             Self::ContainerMissing { .. } => Reason::ContainerMissing,
             Self::DryRunRefused { .. } => Reason::DryRunRefused,
             Self::TemplateTooLarge { .. } => Reason::TemplateTooLarge,
+            Self::LedgerTooLarge { .. } => Reason::LimitReached,
             Self::TimeoutTooShort { .. } => Reason::TimeoutTooShort,
             Self::NotSupported { .. } => Reason::NotSupported,
             Self::Ambiguous { .. } => Reason::Ambiguous,

@@ -132,3 +132,29 @@ async fn a_daemon_set_that_cannot_run_is_invalid_with_every_cause() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_config_map_beyond_a_mebibyte_is_invalid_and_larger_bodies_are_not_stored_or_read() {
+    let plane = Plane::embedded();
+    let path = format!("{CONFIG_MAPS}/a");
+    let of = |bytes: usize| config_map("a", &"x".repeat(bytes));
+    plane.create(CONFIG_MAPS, &of(1_048_576)).await.unwrap();
+    let refused = plane.replace(&path, &of(1_048_577)).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    assert_eq!(
+        refused.message,
+        "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes"
+    );
+    let stuffed = json!({ "metadata": { "name": "x" }, "spec": {
+        "selector": { "matchLabels": { "app": "x" } },
+        "template": { "metadata": { "labels": { "app": "x" } }, "spec": { "containers": [
+            { "name": "a", "image": "example.com/a:1", "args": ["x".repeat(1_600_000)] },
+        ] } },
+    } });
+    let refused = plane.create(DAEMON_SETS, &stuffed).await.unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (500, "etcdserver: request is too large"));
+    let refused = plane.create(CONFIG_MAPS, &of(3_200_000)).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (413, "RequestEntityTooLarge"));
+    assert_eq!(refused.message, "Request entity too large: limit is 3145728");
+    assert_eq!(plane.get(&path).await.unwrap()["data"]["key"].as_str().unwrap().len(), 1_048_576);
+}

@@ -106,6 +106,7 @@ fn all_refusals() -> Vec<Refusal> {
         },
         Refusal::DryRunRefused { message: "denied by policy no-latest".to_owned() },
         Refusal::TemplateTooLarge { bytes: 200_000, max: 131_072 },
+        Refusal::LedgerTooLarge { bytes: 1_100_000, max: 1_000_000 },
         Refusal::TimeoutTooShort { timeout: 30, floor: 40 },
         Refusal::NotSupported { what: "`driver: nodeJob`".to_owned() },
         Refusal::Ambiguous { others: vec![ClaimKey::cni("c-328"), ClaimKey::cni("c-329")] },

@@ -1,7 +1,7 @@
 //! From documents to objects: J1, J17, J20, J27, J28, J36.
 
 use super::lab::{Lab, calico, cni, service, with_token};
-use crate::{api::ClaimKey, mirror::ledger::Standing};
+use crate::{api::ClaimKey, manifest::Code, mirror::ledger::Standing};
 
 #[test]
 fn an_edit_is_mirrored_into_the_resource_and_names_the_commit_that_brought_it_j1() {
@@ -225,4 +225,27 @@ fn an_object_in_a_namespace_that_is_not_allowed_is_held_back_with_a_diagnostic()
     );
     assert_eq!(lab.settle_claims(), ["CreateClaim ServiceUpgrade/a/web"]);
     assert_eq!(lab.ledger().diagnostics.first().unwrap().path, "b.yaml");
+}
+
+#[test]
+fn declarations_that_the_ledger_has_no_room_for_are_named_and_come_in_once_there_is_room() {
+    let mut lab = Lab::empty();
+    let manifests = |count: usize| -> String {
+        (0..count)
+            .map(|n| format!("{}---\n", service("a", &format!("web-{n}"), &format!("web-{n}"), "v1")))
+            .collect()
+    };
+    let (many, few) = (manifests(990), manifests(20));
+    lab.push("many", &[("a.yaml", Some(&many)), ("b.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    let taken = lab.ledger().objects.len();
+    assert!((100..991).contains(&taken), "{taken}");
+    assert!(lab.ledger().bytes() < 700_000, "{}", lab.ledger().bytes());
+    let told = usize::try_from(lab.ledger().more_diagnostics).unwrap() + lab.ledger().diagnostics.len();
+    assert_eq!(told, 991 - taken);
+    let first = &lab.ledger().diagnostics[0];
+    assert!(first.code == Code::Limit && first.message.contains("no room"), "{first:?}");
+    lab.push("few", &[("a.yaml", Some(&few))]);
+    lab.settle();
+    assert_eq!((lab.ledger().objects.len(), lab.ledger().diagnostics.len()), (21, 0));
 }

@@ -78,6 +78,15 @@ pub enum Failure {
         /// Oldest version that can still be read from.
         oldest: u64,
     },
+    /// 413: a body that is not even read.
+    #[error("Request entity too large: limit is {limit}")]
+    TooLarge {
+        /// Most bytes.
+        limit: usize,
+    },
+    /// 500 without a reason: etcd does not take an object of that size.
+    #[error("etcdserver: request is too large")]
+    StoreRefused,
     /// 415: a body format that the resource does not take.
     #[error("the body of the request was in an unknown format - accepted media types include: {accepted}")]
     UnsupportedMediaType {
@@ -135,10 +144,11 @@ impl Failure {
             Self::NotAcceptable => 406,
             Self::AlreadyExists { .. } | Self::Conflict { .. } => 409,
             Self::Expired { .. } => 410,
+            Self::TooLarge { .. } => 413,
             Self::UnsupportedMediaType { .. } => 415,
             Self::PatchRejected | Self::Invalid { .. } => 422,
             Self::TooManyRequests { .. } => 429,
-            Self::Internal(_) => 500,
+            Self::Internal(_) | Self::StoreRefused => 500,
         }
     }
 
@@ -154,6 +164,8 @@ impl Failure {
             Self::AlreadyExists { .. } => "AlreadyExists",
             Self::Conflict { .. } => "Conflict",
             Self::Expired { .. } => "Expired",
+            Self::TooLarge { .. } => "RequestEntityTooLarge",
+            Self::StoreRefused => "",
             Self::UnsupportedMediaType { .. } => "UnsupportedMediaType",
             Self::PatchRejected | Self::Invalid { .. } => "Invalid",
             Self::TooManyRequests { .. } => "TooManyRequests",
@@ -180,7 +192,11 @@ impl Failure {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::BadRequest(_) | Self::Unauthorized | Self::Expired { .. } => None,
+            Self::BadRequest(_)
+            | Self::Unauthorized
+            | Self::Expired { .. }
+            | Self::TooLarge { .. }
+            | Self::StoreRefused => None,
             Self::NoSuchPath
             | Self::MethodNotAllowed
             | Self::NotAcceptable

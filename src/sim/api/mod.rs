@@ -17,6 +17,7 @@ mod discovery;
 pub mod failure;
 pub mod faults;
 mod fields;
+mod limits;
 mod list;
 mod loopback;
 mod openapi;

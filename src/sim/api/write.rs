@@ -9,6 +9,7 @@ use super::{
     custom,
     failure::Failure,
     fields::{self, Writer},
+    limits,
     list::object_ref,
     parse::{self, MetaWire, cause},
     patch::{self, Format},
@@ -54,6 +55,7 @@ pub(super) enum Written {
 impl Write<'_> {
     /// Does it; with `dryRun=All` on a copy that is thrown away.
     pub(super) fn perform(&self, verb: Verb, model: &mut Model) -> Result<Written, Failure> {
+        limits::request(self.body)?;
         if !self.dry_run()? {
             return self.on(verb, model);
         }
@@ -126,6 +128,7 @@ impl Write<'_> {
             remove(&mut object, "status");
         }
         custom::admit(resource, &at.name, &mut object, self.strict())?;
+        limits::object(resource, &at.name, &object)?;
         let body = parse::body(resource, &at.name, &object, None, model.now())?;
         let mut meta = wire.into_meta();
         if resource.custom {
@@ -224,6 +227,7 @@ impl Write<'_> {
             put(&mut object, "status", rendered.get("status").cloned());
         }
         custom::admit(resource, &at.name, &mut object, self.strict())?;
+        limits::object(resource, &at.name, &object)?;
         let body = parse::body(resource, &at.name, &object, Some(&old.body), model.now())?;
         if self.target.status {
             return Ok(model.replace_status(at, &body, &preconditions)?);
