@@ -230,10 +230,10 @@ fn an_object_in_a_namespace_that_is_not_allowed_is_held_back_with_a_diagnostic()
 #[test]
 fn declarations_that_the_ledger_has_no_room_for_are_named_and_come_in_once_there_is_room() {
     let mut lab = Lab::empty();
-    let manifests = |count: usize| -> String {
-        (0..count)
-            .map(|n| format!("{}---\n", service("a", &format!("web-{n}"), &format!("web-{n}"), "v1")))
-            .collect()
+    let manifests = |count: usize| {
+        let all: Vec<String> =
+            (0..count).map(|n| service("a", &format!("web-{n}"), &format!("web-{n}"), "v1")).collect();
+        all.join("---\n")
     };
     let (many, few) = (manifests(990), manifests(20));
     lab.push("many", &[("a.yaml", Some(&many)), ("b.yaml", Some(&cni("calico", "v3.28.0")))]);

@@ -99,7 +99,7 @@ impl Harness<'_> {
         let wrong = self.agents().find(|(stored, pod, node)| {
             // Where several templates run, what came up after the end took the newest.
             let late = !good.beneath.is_empty() && finished.is_some_and(|at| stored.created >= at);
-            match self.layer(good, node) {
+            match Self::layer(good, node) {
                 Some(template) => !late && !pod.containers.iter().all(|part| template.contains(&*part.image)),
                 None => !late && !runs(pod, &version),
             }
@@ -115,7 +115,7 @@ impl Harness<'_> {
     }
 
     /// Template of the older layer of last good in which a node is, unless the newest selects it.
-    fn layer<'g>(&self, good: &'g LastGood, node: &Stored) -> Option<&'g str> {
+    fn layer<'g>(good: &'g LastGood, node: &Stored) -> Option<&'g str> {
         let selects = |selector: &BTreeMap<String, String>| {
             selector.iter().all(|(key, value)| node.meta.labels.get(key) == Some(value))
         };
