@@ -1,4 +1,5 @@
-//! The figures that the design sets goals for, side by side: `cargo bench --bench figures`.
+//! The figures that the design sets goals for, side by side: `cargo bench --bench figures`, or
+//! `cargo bench --bench figures -- worlds decision` for some of them.
 //!
 //! Nothing here fails on a slow machine; each line says what was measured and what is wanted.
 
@@ -67,11 +68,17 @@ spec:
 ";
 
 fn main() {
-    binary();
-    first_action();
-    status_commits();
-    worlds();
-    decision();
+    const ALL: [(&str, fn()); 5] = [
+        ("binary", binary),
+        ("first-action", first_action),
+        ("status-commits", status_commits),
+        ("worlds", worlds),
+        ("decision", decision),
+    ];
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    for (_, figure) in ALL.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|n| n == name)) {
+        figure();
+    }
 }
 
 fn line(what: &str, found: impl Display, goal: &str) {

@@ -6,7 +6,10 @@
 pub mod health;
 pub mod order;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -37,16 +40,6 @@ pub enum Goal {
     Revision(Arc<str>),
 }
 
-impl Goal {
-    /// Whether a pod is there.
-    pub fn reached(&self, pod: &Pod) -> bool {
-        match self {
-            Self::Images(images) => runs(pod, images),
-            Self::Revision(hash) => pod.revision.as_deref() == Some(&**hash),
-        }
-    }
-}
-
 /// Whether a pod has all these images.
 pub fn runs(pod: &Pod, images: &BTreeMap<String, String>) -> bool {
     !images.is_empty() && images.iter().all(|(container, image)| pod.images.get(container) == Some(image))
@@ -62,7 +55,7 @@ pub struct Question<'a> {
     /// Where pods shall get to.
     pub goal: &'a Goal,
     /// Covered images of last good, by container name, of each template that it consists of; empty when unknown.
-    pub saved: &'a [BTreeMap<String, String>],
+    pub saved: &'a [Arc<BTreeMap<String, String>>],
     /// Nodes in scope.
     pub selector: &'a BTreeMap<String, String>,
     /// Open intents.
@@ -195,38 +188,35 @@ impl<'a> Diff<'a> {
     }
 }
 
-/// Classifies every node.
+/// Classifies every node: one walk over nodes, agent pods, intents and failures, all in order of node.
 pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
-    let pods = agent_pods(q);
-    let mut pods = pods.as_slice();
-    let open: BTreeMap<&Uid, &Intent> = q.open.iter().map(|intent| (&intent.node_uid, intent)).collect();
-    let failures: BTreeMap<&Uid, &NodeFailure> = q
-        .failures
-        .iter()
-        .filter(|failure| failure.in_rollback == (q.way == IntentKind::PutBack))
-        .map(|failure| (&failure.node_uid, failure))
-        .collect();
-    let mut diff = Diff::default();
+    let mut pods = Along::new(pods_by_node(q), |(node, ..)| node);
+    let mut open = Along::new(q.open.iter().collect(), |intent: &&Intent| &intent.node);
+    let counted = |failure: &&NodeFailure| failure.in_rollback == (q.way == IntentKind::PutBack);
+    let failures = q.failures.iter().filter(counted).collect();
+    let mut failures = Along::new(failures, |failure: &&NodeFailure| &failure.node);
+    let baseline: BTreeSet<&Uid> = q.baseline.iter().filter(|_| on(Guard::Baseline)).collect();
+    let mut images = Images::of(q);
+    let mut diff = Diff { nodes: Vec::with_capacity(q.world.nodes.len()), ..Diff::default() };
     for (name, node) in &q.world.nodes {
-        let pod = take_pod(&mut pods, name);
+        let pod = pods.at(name).last().map(|(_, key, pod)| (*key, *pod));
+        let intent = open.at(name).iter().copied().find(|intent| intent.node_uid == node.uid);
+        let failure = failures.at(name).iter().copied().find(|failure| failure.node_uid == node.uid);
         let in_scope = matches(q.selector, &node.is.labels) || !on(Guard::Scope);
-        let intent = open.get(&node.uid).copied();
         if !in_scope && intent.is_none() && pod.is_none() {
             continue;
         }
-        let at_goal = pod.is_some_and(|(_, pod)| q.goal.reached(&pod.is));
-        let strayed =
-            |pod: &Pod| !at_goal && !q.saved.is_empty() && !q.saved.iter().any(|saved| runs(pod, saved));
+        let (at_goal, strayed) = pod.map_or((false, false), |(_, pod)| images.look(&pod.is));
         let mut one = NodeDiff {
             name,
             node,
             pod,
             in_scope,
             at_goal,
-            baseline: q.baseline.contains(&node.uid) && on(Guard::Baseline),
-            ours_to_repair: pod.is_some_and(|(_, pod)| strayed(&pod.is)),
+            baseline: baseline.contains(&node.uid),
+            ours_to_repair: strayed,
             intent,
-            failure: failures.get(&node.uid).copied(),
+            failure,
             state: NodeState::Waiting,
         };
         one.state = state(q, &one, &mut diff.next);
@@ -238,34 +228,75 @@ pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
     diff
 }
 
-/// Agent pods sorted by node; on each node the one that is not being deleted comes last.
-fn agent_pods<'a>(q: &Question<'a>) -> Vec<(&'a NodeName, &'a PodKey, &'a Seen<Pod>)> {
-    let mut pods: Vec<_> = q
-        .world
-        .pods_of(q.agent)
-        .filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, key, pod)))
-        .collect();
-    pods.sort_unstable_by(|(a, a_key, a_pod), (b, b_key, b_pod)| {
-        a.cmp(b).then(b_pod.is.deleting.cmp(&a_pod.is.deleting)).then_with(|| a_key.cmp(b_key))
-    });
+type Placed<'a> = (&'a NodeName, &'a PodKey, &'a Seen<Pod>);
+
+/// Agent pods in order of node; on each node the one that is not being deleted comes last.
+fn pods_by_node<'a>(q: &Question<'a>) -> Vec<Placed<'a>> {
+    let pods = q.world.pods.of(q.agent);
+    let mut pods: Vec<Placed<'a>> =
+        pods.filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, key, pod))).collect();
+    pods.sort_by(|(a, _, one), (b, _, other)| a.cmp(b).then(other.is.deleting.cmp(&one.is.deleting)));
     pods
 }
 
-fn take_pod<'a>(
-    pods: &mut &[(&'a NodeName, &'a PodKey, &'a Seen<Pod>)],
-    node: &NodeName,
-) -> Option<(&'a PodKey, &'a Seen<Pod>)> {
-    let mut found = None;
-    while let Some(((place, key, pod), rest)) = pods.split_first() {
-        if *place > node {
-            break;
+/// A list in order of node that is read along with the nodes.
+struct Along<T, F> {
+    list: Vec<T>,
+    next: usize,
+    node: F,
+}
+
+impl<T, F: Fn(&T) -> &NodeName> Along<T, F> {
+    fn new(mut list: Vec<T>, node: F) -> Self {
+        if !list.is_sorted_by(|a, b| node(a) <= node(b)) {
+            list.sort_by(|a, b| node(a).cmp(node(b)));
         }
-        if *place == node {
-            found = Some((*key, *pod));
-        }
-        *pods = rest;
+        Self { list, next: 0, node }
     }
-    found
+
+    /// What the list has for a node; nodes are asked for in order.
+    fn at(&mut self, name: &NodeName) -> &[T] {
+        let rest = self.list.get(self.next..).unwrap_or_default();
+        let before = rest.iter().take_while(|item| (self.node)(item) < name).count();
+        let (_, rest) = rest.split_at(before);
+        let here = rest.iter().take_while(|item| (self.node)(item) == name).count();
+        let (here, _) = rest.split_at(here);
+        self.next += before + here.len();
+        here
+    }
+}
+
+/// What the images of a pod say; pods of one template share one map, so the last answer is mostly the next one too.
+struct Images<'a> {
+    goal: &'a Goal,
+    saved: &'a [Arc<BTreeMap<String, String>>],
+    last: Option<(&'a Arc<BTreeMap<String, String>>, bool, bool)>,
+}
+
+impl<'a> Images<'a> {
+    const fn of(q: &Question<'a>) -> Self {
+        Self { goal: q.goal, saved: q.saved, last: None }
+    }
+
+    /// Whether a pod is at the goal, and whether it runs neither that nor last good.
+    fn look(&mut self, pod: &'a Pod) -> (bool, bool) {
+        let (wanted, saved) = match self.last {
+            Some((known, wanted, saved)) if Arc::ptr_eq(known, &pod.images) => (wanted, saved),
+            Some(_) | None => {
+                let wanted = match self.goal {
+                    Goal::Images(images) => runs(pod, images),
+                    Goal::Revision(_) => false,
+                };
+                (wanted, self.saved.is_empty() || self.saved.iter().any(|saved| runs(pod, saved)))
+            }
+        };
+        self.last = Some((&pod.images, wanted, saved));
+        let at_goal = match self.goal {
+            Goal::Images(_) => wanted,
+            Goal::Revision(hash) => pod.revision.as_deref() == Some(&**hash),
+        };
+        (at_goal, !at_goal && !saved)
+    }
 }
 
 /// Whether labels satisfy a selector.
@@ -328,10 +359,12 @@ fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> 
 }
 
 fn judge(q: &Question<'_>, one: &NodeDiff<'_>, pod: &Seen<Pod>) -> Health {
+    // What a pod did over time matters only while it is not Ready.
+    let unready = !pod.is.ready || !pod.is.initialized;
     Judge {
         node: one.node,
         pod,
-        memory: q.world.pod_memory.get(&pod.uid),
+        memory: unready.then(|| q.world.pods.memory(&pod.uid)).flatten(),
         baseline: one.baseline,
         expected: one.intent.is_some(),
         rules: q.rules,

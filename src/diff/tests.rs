@@ -159,7 +159,7 @@ fn state_in(world: &World, selector: &[(&str, &str)]) -> Option<NodeState> {
         world,
         agent: &Uid::new("ds"),
         goal: &Goal::Images(Arc::new(images("v2"))),
-        saved: &[images("v1")],
+        saved: &[Arc::new(images("v1"))],
         selector: &selector,
         open: &[],
         failures: &[],

@@ -63,22 +63,26 @@ pub fn mirror(case: &MirrorCase<'_>, memo: &mut ReadMemo, now: Now) -> Decision 
         return decision;
     }
     let name = &case.repo.name;
+    let new;
     let (seen, stored) = match case.world.ledgers.get(name).map(|seen| (seen, &seen.is)) {
-        None => (None, Ledger::new(name.clone(), &case.repo.branch)),
-        Some((seen, Ok(ledger))) => (Some((seen.uid.clone(), seen.rv)), (**ledger).clone()),
+        None => {
+            new = Ledger::new(name.clone(), &case.repo.branch);
+            (None, &new)
+        }
+        Some((seen, Ok(ledger))) => (Some((seen.uid.clone(), seen.rv)), &**ledger),
         Some((_, Err(why))) => {
             let what = format!("the ledger of repository {name} cannot be read: {why}");
             decision.refusals.push(Refusal::BrokenInvariant { what });
             return decision;
         }
     };
-    let accepted = accept(&stored, case.world.git.get(name));
+    let accepted = accept(stored, case.world.git.get(name));
     let readings = accepted.as_ref().ok().map(|accepted| {
         let known = stored.objects.values().map(|entry| entry.path.clone()).collect();
         memo.read(accepted, known, case.repo)
     });
-    let next = next(case, &stored, accepted.as_ref(), readings.as_ref(), now.at);
-    if next != stored {
+    let next = next(case, stored, accepted.as_ref(), readings.as_ref(), now.at);
+    if next != *stored {
         let bytes = next.bytes();
         if bytes > ledger::MOST {
             decision.refusals.push(Refusal::LedgerTooLarge { bytes, max: ledger::MOST });
@@ -88,10 +92,10 @@ pub fn mirror(case: &MirrorCase<'_>, memo: &mut ReadMemo, now: Now) -> Decision 
         want(&mut decision, case, now.at, (StepName::WriteLedger, name.to_string(), write));
         return decision;
     }
-    for write in claims::writes(&stored, case, readings.as_ref()) {
+    for write in claims::writes(stored, case, readings.as_ref()) {
         want(&mut decision, case, now.at, write);
     }
-    let (forget, until) = claims::forget(&stored, case, now.at);
+    let (forget, until) = claims::forget(stored, case, now.at);
     for write in forget {
         want(&mut decision, case, now.at, write);
     }

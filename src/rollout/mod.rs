@@ -188,7 +188,7 @@ fn not_ours(claim: &Seen<Claim>) -> bool {
         return true;
     }
     let unfinished = cni_status(claim)
-        .and_then(|status| status.attempt)
+        .and_then(|status| status.attempt.as_ref())
         .is_some_and(|attempt| attempt.finished_at.is_none());
     claim.is.foreign && !unfinished
 }
@@ -204,9 +204,9 @@ pub(crate) fn ledger_entry<'w>(world: &'w World, key: &ClaimKey) -> Option<(&'w 
 }
 
 /// Status of a `CNIUpgrade`, if it has one that can be read.
-pub(crate) fn cni_status(claim: &Seen<Claim>) -> Option<CniUpgradeStatus> {
+pub(crate) fn cni_status(claim: &Seen<Claim>) -> Option<&CniUpgradeStatus> {
     match &claim.is.status {
-        ClaimStatus::Cni(status) => Some((**status).clone()),
+        ClaimStatus::Cni(status) => Some(status),
         ClaimStatus::None | ClaimStatus::Service(_) | ClaimStatus::Unreadable(_) => None,
     }
 }

@@ -88,7 +88,7 @@ fn write(
     let conclude = |list: &mut Vec<Condition>| say(&mut Conditions::of(list, generation, now.at));
     let write = match key.kind {
         ClaimKind::CniUpgrade => {
-            let mut status = super::cni_status(claim).unwrap_or_default();
+            let mut status = super::cni_status(claim).cloned().unwrap_or_default();
             if status.epoch.is_some_and(|epoch| epoch > now.epoch) {
                 return;
             }

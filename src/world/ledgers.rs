@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Key, Seen, Target, World, put};
+use super::{
+    Target,
+    state::{Key, Seen, World, put},
+};
 use crate::{
     api::{ClaimKey, names::RepoName},
     mirror::ledger::Ledger,

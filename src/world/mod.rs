@@ -7,11 +7,16 @@
 pub mod digest;
 pub mod git;
 mod ledgers;
+mod keys;
 pub mod objects;
+mod pods;
 mod state;
+mod target;
 
 pub use objects::{
     Agent, AgentKey, Claim, ClaimStatus, Hold, Mark, Node, Object, ObjectId, Pod, PodKey, Record, Revision,
     Shape, Strategy, Template, WaitReason,
 };
-pub use state::{Feed, FeedHealth, Key, Observation, PodMemory, Seen, Target, World};
+pub use pods::{PodMemory, Pods};
+pub use state::{Feed, FeedHealth, Key, Observation, Seen, World};
+pub use target::Target;

@@ -1,16 +1,14 @@
 //! The world and how an observation changes it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::{
+    Target,
     git::GitSeen,
     objects::{Agent, AgentKey, Claim, Node, Object, ObjectId, Pod, PodKey, Record, Revision, Shape},
+    pods::{Pods, Put},
 };
 use crate::{
     api::{
@@ -80,66 +78,6 @@ pub enum FeedHealth {
     Cut(Timestamp, String),
 }
 
-/// What was seen of one pod over time; gone with the process, which only makes judgements later, never earlier.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PodMemory {
-    /// It was Ready once.
-    pub was_ready: bool,
-    /// Since when a container waits with a reason of failure, without having been Ready in between.
-    pub trouble_since: Option<Timestamp>,
-}
-
-/// What a rollout is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    /// The agent DaemonSet that a CNIUpgrade resolves to.
-    Agent(AgentKey),
-    /// The Service that a ServiceUpgrade names: namespace, name.
-    Service(String, String),
-    /// No target can be told; the claim stands for itself.
-    Unresolved(ClaimKey),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Agent(key) => write!(f, "DaemonSet/{key}"),
-            Self::Service(namespace, name) => write!(f, "Service/{namespace}/{name}"),
-            Self::Unresolved(claim) => write!(f, "Unresolved/{claim}"),
-        }
-    }
-}
-
-impl std::str::FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` names no target");
-        let (kind, rest) = text.split_once('/').ok_or_else(wrong)?;
-        let pair = || rest.split_once('/').ok_or_else(wrong);
-        match kind {
-            "DaemonSet" => pair().map(|(namespace, name)| {
-                Self::Agent(AgentKey { namespace: namespace.to_owned(), name: name.to_owned() })
-            }),
-            "Service" => pair().map(|(namespace, name)| Self::Service(namespace.to_owned(), name.to_owned())),
-            "Unresolved" => rest.parse().map(Self::Unresolved).map_err(|_| wrong()),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl Serialize for Target {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Target {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// What can be looked at again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -184,7 +122,7 @@ pub struct World {
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, Seen<Node>>,
     /// DaemonSet pods.
-    pub pods: BTreeMap<PodKey, Seen<Pod>>,
+    pub pods: Pods,
     /// DaemonSets.
     pub agents: BTreeMap<AgentKey, Seen<Agent>>,
     /// ControllerRevisions by namespace and name.
@@ -207,10 +145,6 @@ pub struct World {
     pub git: BTreeMap<RepoName, GitSeen>,
     /// Health of the feeds; a missing one has not started.
     pub feeds: BTreeMap<Feed, FeedHealth>,
-    /// What was seen of a pod over time, by UID.
-    pub pod_memory: BTreeMap<Uid, PodMemory>,
-    /// Pods by owner UID.
-    pub pods_by_owner: BTreeMap<Uid, BTreeSet<PodKey>>,
     /// Identifiers seen so far in lists that are under way.
     listing: BTreeMap<Feed, BTreeSet<ObjectId>>,
     /// Deletions by UID, so that a late event cannot revive an object; bounded.
@@ -285,11 +219,6 @@ impl World {
         since
     }
 
-    /// Pods of a DaemonSet.
-    pub fn pods_of<'w>(&'w self, owner: &Uid) -> impl Iterator<Item = (&'w PodKey, &'w Seen<Pod>)> + use<'w> {
-        self.pods_by_owner.get(owner).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
-    }
-
     fn relisted(&mut self, feed: Feed, now: Timestamp) -> BTreeSet<Key> {
         let listed = self.listing.remove(&feed).unwrap_or_default();
         let mut keys = BTreeSet::new();
@@ -342,19 +271,45 @@ impl World {
     }
 }
 
-/// Puts a shape in its place; the older of two versions of one UID loses. True if the shape changed.
-pub(super) fn put<K: Ord, T: PartialEq>(map: &mut BTreeMap<K, Seen<T>>, key: K, new: Seen<T>) -> bool {
-    match map.get_mut(&key) {
-        Some(old) if old.uid == new.uid && new.rv <= old.rv => false,
-        Some(old) if old.uid == new.uid && old.is == new.is => {
-            old.rv = new.rv;
-            false
-        }
-        Some(_) | None => {
-            map.insert(key, new);
-            true
+/// What a version of an object is beside the one that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is no newer.
+    Older,
+    /// Newer, with an equal shape.
+    Same,
+    /// Another shape or another UID.
+    Changed,
+}
+
+impl News {
+    pub(super) fn of<T: PartialEq>(old: &Seen<T>, new: &Seen<T>) -> Self {
+        if old.uid != new.uid {
+            Self::Changed
+        } else if new.rv <= old.rv {
+            Self::Older
+        } else if old.is == new.is {
+            Self::Same
+        } else {
+            Self::Changed
         }
     }
+}
+
+/// Puts a shape in its place; the older of two versions of one UID loses. True if the shape changed.
+pub(super) fn put<K: Ord, T: PartialEq>(map: &mut BTreeMap<K, Seen<T>>, key: K, new: Seen<T>) -> bool {
+    if let Some(old) = map.get_mut(&key) {
+        match News::of(old, &new) {
+            News::Older => return false,
+            News::Same => {
+                old.rv = new.rv;
+                return false;
+            }
+            News::Changed => {}
+        }
+    }
+    map.insert(key, new);
+    true
 }
 
 /// Takes a shape out if it is still that UID.
@@ -425,37 +380,13 @@ impl World {
     }
 
     fn see_pod(&mut self, key: PodKey, seen: Seen<Pod>) -> BTreeSet<Key> {
-        let before = self.pods.get(&key).and_then(|old| old.is.owner.clone());
-        let replaced = self.pods.get(&key).map(|old| old.uid.clone()).filter(|uid| *uid != seen.uid);
         let owner = seen.is.owner.clone();
-        if !put(&mut self.pods, key.clone(), seen) {
-            return BTreeSet::new();
+        let Put::Changed(before) = self.pods.put(key, seen) else { return BTreeSet::new() };
+        let mut keys = self.keys_of_owner(owner.as_ref());
+        if before.is_some() && before != owner {
+            keys.append(&mut self.keys_of_owner(before.as_ref()));
         }
-        if before != owner
-            && let Some(keys) = before.as_ref().and_then(|uid| self.pods_by_owner.get_mut(uid))
-        {
-            keys.remove(&key);
-        }
-        if let Some(uid) = replaced {
-            self.pod_memory.remove(&uid);
-        }
-        self.remember(&key);
-        if let Some(uid) = &owner {
-            self.pods_by_owner.entry(uid.clone()).or_default().insert(key);
-        }
-        let mut keys = self.keys_of_owner(before.as_ref());
-        keys.append(&mut self.keys_of_owner(owner.as_ref()));
         keys
-    }
-
-    fn remember(&mut self, key: &PodKey) {
-        let Some(seen) = self.pods.get(key) else { return };
-        let memory = self.pod_memory.entry(seen.uid.clone()).or_default();
-        if seen.is.ready {
-            *memory = PodMemory { was_ready: true, trouble_since: None };
-        } else if seen.is.waiting.is_some() {
-            memory.trouble_since = memory.trouble_since.or(Some(seen.since));
-        }
     }
 
     fn lose(&mut self, id: &ObjectId, uid: &Uid, rv: Rv) -> BTreeSet<Key> {
@@ -472,16 +403,7 @@ impl World {
                 }
             }
             ObjectId::Pod(key) => {
-                let Some(pod) = take(&mut self.pods, key, uid) else { return BTreeSet::new() };
-                self.pod_memory.remove(uid);
-                if let Some(owner) = &pod.is.owner
-                    && let Some(keys) = self.pods_by_owner.get_mut(owner)
-                {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.pods_by_owner.remove(owner);
-                    }
-                }
+                let Some(pod) = self.pods.take(key, uid) else { return BTreeSet::new() };
                 self.keys_of_owner(pod.is.owner.as_ref())
             }
             ObjectId::Agent(key) => {
@@ -513,34 +435,5 @@ impl World {
                 if take(&mut self.records, name, uid).is_some() { keys } else { BTreeSet::new() }
             }
         }
-    }
-
-    /// An agent concerns its own target, the targets that could not be resolved, and the resolution itself.
-    fn keys_of_agent(&self, key: AgentKey) -> BTreeSet<Key> {
-        let mut keys: BTreeSet<Key> = self
-            .all_keys()
-            .into_iter()
-            .filter(|key| matches!(key, Key::Mirror(_) | Key::Rollout(Target::Unresolved(_))))
-            .collect();
-        keys.insert(Key::Rollout(Target::Agent(key)));
-        keys
-    }
-
-    fn keys_of_owner(&self, owner: Option<&Uid>) -> BTreeSet<Key> {
-        let Some(owner) = owner else { return BTreeSet::new() };
-        self.agents
-            .iter()
-            .filter(|(_, agent)| agent.uid == *owner)
-            .map(|(key, _)| Key::Rollout(Target::Agent(key.clone())))
-            .collect()
-    }
-
-    fn keys_of_claim(&self, claim: &ClaimKey) -> BTreeSet<Key> {
-        let mut keys = BTreeSet::from([Key::Rollout(self.target_of(claim))]);
-        for repo in self.ledgers.keys().chain(self.git.keys()) {
-            keys.insert(Key::Mirror(repo.clone()));
-            keys.insert(Key::Publish(repo.clone()));
-        }
-        keys
     }
 }

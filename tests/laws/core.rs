@@ -10,7 +10,9 @@ use trunkline::{
     },
     rollout::{Case, Decision, Now, decide, effect::EffectId},
     sim::core_run::{Moment, core_watch, workload::Workload},
-    world::{AgentKey, ClaimStatus, Key, PodKey, Target, World},
+    world::{
+        AgentKey, ClaimStatus, Feed, Key, Object, ObjectId, Observation, PodKey, Seen, Shape, Target, World,
+    },
 };
 
 /// Worlds that are looked at.
@@ -116,14 +118,14 @@ fn objects_of_others_change_no_decision() {
         other.is.generation += 7;
         let key = AgentKey { namespace: "monitoring".to_owned(), name: "node-exporter".to_owned() };
         world.agents.insert(key, other);
-        let pods: Vec<_> = world.pods.values().cloned().collect();
-        for (index, mut pod) in pods.into_iter().enumerate() {
-            pod.uid = Uid::new(format!("stranger-{index}"));
-            pod.is.owner = Some(stranger.clone());
-            pod.is.ready = false;
+        let pods: Vec<_> = world.pods.iter().map(|(_, pod)| pod.clone()).collect();
+        for (index, Seen { rv, mut is, .. }) in pods.into_iter().enumerate() {
+            is.owner = Some(stranger.clone());
+            is.ready = false;
             let key = PodKey { namespace: "monitoring".into(), name: format!("exporter-{index}").into() };
-            world.pods_by_owner.entry(stranger.clone()).or_default().insert(key.clone());
-            world.pods.insert(key, pod);
+            let uid = Uid::new(format!("stranger-{index}"));
+            let object = Object { id: ObjectId::Pod(key), uid, rv, shape: Shape::Pod(is) };
+            world.apply(Observation::Changed(Feed::Pods, Box::new(object)), moment.now.at);
         }
         if let Some(mut claim) = world.claims.values().next().cloned() {
             claim.uid = Uid::new("another-claim");

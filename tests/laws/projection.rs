@@ -40,7 +40,6 @@ async fn a_typed_list_and_a_list_over_http_give_one_world() {
         let served = snapshot(&cluster.client(), "trunkline-system", now).await.unwrap();
         assert_eq!(typed.nodes, served.nodes);
         assert_eq!(typed.pods, served.pods);
-        assert_eq!(typed.pods_by_owner, served.pods_by_owner);
         assert_eq!(typed.agents, served.agents);
         assert_eq!(typed.revisions, served.revisions);
         assert_eq!(typed.claims, served.claims);

@@ -1,10 +1,12 @@
 //! How an attempt begins: the one before ends, last good is fixed, numbers go on.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Cx;
 use crate::{
     api::{
         cni_upgrade::CniPhase,
-        names::WishHash,
+        names::{Uid, WishHash},
         status::{Attempt, AttemptKind, IntentKind, LastGood, Nodes, Outcome, PastAttempt, Truth},
     },
     manifest::wish::{Wish, normalise, written_like},
@@ -69,10 +71,10 @@ impl Cx<'_> {
         let whole = self.agent.is.original_strategy.is_none();
         if (settled && whole) || self.draft.last_good.is_none() {
             self.draft.last_good = Some(self.what_runs());
-            self.draft.nodes.baseline = self.unhealthy_now();
+            self.draft.nodes.baseline = self.unhealthy_now().into_iter().collect();
         } else if settled && let Some(good) = self.what_runs_over_others() {
             self.draft.last_good = Some(good);
-            self.draft.nodes.baseline = self.unhealthy_now();
+            self.draft.nodes.baseline = self.unhealthy_now().into_iter().collect();
         }
         self.begin(AttemptKind::Upgrade, self.entry.wish.clone(), Outcome::Superseded);
         self.draft.target_version = Some(self.spec.target_version.clone());
@@ -205,10 +207,10 @@ impl Cx<'_> {
     }
 
     /// UIDs of nodes that are not Ready or whose agent is not.
-    pub(super) fn unhealthy_now(&self) -> Vec<crate::api::names::Uid> {
+    pub(super) fn unhealthy_now(&self) -> BTreeSet<Uid> {
         let world = self.case.world;
-        let mut agents = std::collections::BTreeMap::new();
-        for (_, pod) in world.pods_of(&self.agent.uid) {
+        let mut agents = BTreeMap::new();
+        for (_, pod) in world.pods.of(&self.agent.uid) {
             if let Some(node) = &pod.is.node {
                 *agents.entry(node).or_insert(false) |= pod.is.ready;
             }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     api::{cni_upgrade::CniPhase, reasons::Reason, status::IntentKind},
-    diff::{Diff, NodeDiff, NodeState, order},
+    diff::{NodeDiff, NodeState, order},
     rollout::{
         guard::{Guard, on},
         observed,
@@ -22,17 +22,25 @@ impl Cx<'_> {
         self.settle(&view, act);
         let Some(view) = self.forward() else { return Step::Stop };
         let diff = self.classify(&view);
-        let tally = self.canary_tally(&diff);
+        let canaries = self.canaries();
+        let mut tally = Tally::default();
+        for node in &diff.nodes {
+            // Canaries that were not skipped, and every node that is at the target or on the way to it.
+            let touched = node.at_goal || node.intent.is_some() || node.failure.is_some();
+            if touched || canaries.has(node) {
+                tally.add(node);
+            }
+        }
         if let Some(step) = self.judge(&tally, Reason::CanaryUnhealthy, &diff) {
             return step;
         }
-        let members: Vec<&NodeDiff<'_>> = diff.nodes.iter().filter(|node| self.is_canary(node)).collect();
-        self.draft.nodes.canaries = i32::try_from(members.len()).unwrap_or(i32::MAX);
+        let members = diff.nodes.iter().filter(|node| canaries.has(node)).count();
+        self.draft.nodes.canaries = i32::try_from(members).unwrap_or(i32::MAX);
         let startable: Vec<&NodeDiff<'_>> = diff
             .nodes
             .iter()
             .filter(|node| matches!(node.state, NodeState::Waiting) && node.in_scope)
-            .filter(|node| self.is_canary(node) || (node.ours_to_repair && !well(node)))
+            .filter(|node| canaries.has(node) || (node.ours_to_repair && !well(node)))
             .collect();
         if !startable.is_empty() {
             let (now, pause) = (self.now.at, observed::advance);
@@ -41,18 +49,6 @@ impl Cx<'_> {
             return Step::Stop;
         }
         self.observe(&tally, act)
-    }
-
-    /// Canaries that were not skipped, and every node that is at the target or on the way to it.
-    fn canary_tally(&self, diff: &Diff<'_>) -> Tally {
-        let mut tally = Tally::default();
-        for node in &diff.nodes {
-            let touched = node.at_goal || node.intent.is_some() || node.failure.is_some();
-            if touched || self.is_canary(node) {
-                tally.add(node);
-            }
-        }
-        tally
     }
 
     /// Lets observed time accumulate while the verdict holds; goes on when the period is full.
@@ -98,10 +94,15 @@ impl Cx<'_> {
             return 0;
         }
         let Some(id) = self.attempt().map(|attempt| attempt.id.clone()) else { return 0 };
+        let mut room = self.room();
+        if room == 0 && on(Guard::Budget) {
+            self.no_room();
+            self.wait_for_open();
+            return 0;
+        }
         let mut order = order::sort(startable.iter().copied(), &id);
         // Control-plane nodes go one at a time, and only when nothing else is in flight or left.
         let control_plane = order.iter().position(|node| order::control_plane(node));
-        let mut room = self.room();
         if control_plane == Some(0) {
             if !self.draft.nodes.open.is_empty() {
                 self.wait_for_open();

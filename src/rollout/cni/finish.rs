@@ -52,10 +52,12 @@ impl Cx<'_> {
         let mut view = self.forward()?;
         // After a rollback commit the manifest names another version than the attempt that the status tells of.
         let target = self.draft.target_version.as_deref().unwrap_or(&self.spec.target_version);
-        let covered = self.profile.images(&self.agent.is.template.raw, target).ok()?;
-        view.goal = Goal::Images(Arc::new(super::template::by_container(&covered)));
+        if target != self.spec.target_version {
+            let covered = self.profile.images(&self.agent.is.template.raw, target).ok()?;
+            view.goal = Goal::Images(Arc::new(super::template::by_container(&covered)));
+        }
         if self.returning() {
-            view.goal = Goal::Images(Arc::new(self.saved_images()));
+            view.goal = Goal::Images(self.saved_images());
             view.way = IntentKind::PutBack;
         }
         Some(view)

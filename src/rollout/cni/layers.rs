@@ -3,7 +3,10 @@
 //! A node is at home in the newest layer that selects it. Nodes go back layer by layer, each under its own template,
 //! since a pod can come up on the live one only; the newest template is live at the end, and `OnDelete` stays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -89,11 +92,11 @@ impl Cx<'_> {
     }
 
     /// Covered images of every template that last good consists of; none when nothing is saved.
-    pub(super) fn known_images(&self) -> Vec<BTreeMap<String, String>> {
+    pub(super) fn known_images(&self) -> Vec<Arc<BTreeMap<String, String>>> {
         let beneath = self.draft.last_good.iter().filter(|good| !good.beneath.is_empty()).flat_map(layers);
         let texts: BTreeSet<String> = beneath.filter_map(|layer| layer.template).collect();
         let older = texts.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
-        let older = older.map(|template| covered_only(self.profile, &template));
+        let older = older.map(|template| Arc::new(covered_only(self.profile, &template)));
         std::iter::once(self.saved_images()).chain(older).filter(|images| !images.is_empty()).collect()
     }
 

@@ -21,9 +21,11 @@ pub(super) use preview::preview;
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
+    sync::Arc,
 };
 
 use jiff::Timestamp;
+use serde::Deserialize as _;
 
 use super::{
     Case, Decision, Now,
@@ -81,7 +83,7 @@ struct Cx<'a> {
     /// What the live template has in place of each covered image, once asked for.
     covered: OnceCell<Result<Vec<ImageChange>, Refusal>>,
     /// Images of the saved template with this digest, once asked for.
-    saved: RefCell<Option<(Digest, BTreeMap<String, String>)>>,
+    saved: RefCell<Option<(Digest, Arc<BTreeMap<String, String>>)>>,
 }
 
 /// Decides about the agent DaemonSet `agent_key`, whose declaration in force is `key`.
@@ -119,13 +121,13 @@ impl<'a> Cx<'a> {
         let Some((ledger, entry)) = super::ledger_entry(world, key) else { return Err(Box::default()) };
         let Some((key, claim)) = world.claims.get_key_value(key) else { return Err(Box::default()) };
         let old = super::cni_status(claim);
-        if old.as_ref().and_then(|status| status.epoch).is_some_and(|epoch| epoch > now.epoch) {
+        if old.and_then(|status| status.epoch).is_some_and(|epoch| epoch > now.epoch) {
             return Err(Box::default());
         }
         if let Some(what) = super::feeds_not_live(world) {
             return Err(Box::new(Decision { waiting: vec![Waiting::Feeds { what }], ..Decision::default() }));
         }
-        let spec = serde_json::from_value::<CniUpgradeSpec>((*claim.is.spec).clone());
+        let spec = CniUpgradeSpec::deserialize(&*claim.is.spec);
         let (Ok(spec), true) = (spec, claim.is.digest == entry.spec || !on(Guard::Mirrored)) else {
             return Err(Box::new(Decision { waiting: vec![Waiting::Mirror], ..Decision::default() }));
         };
@@ -149,7 +151,7 @@ impl<'a> Cx<'a> {
             agent_key,
             agent,
             profile,
-            draft: old.unwrap_or_default(),
+            draft: old.cloned().unwrap_or_default(),
             decision: Decision::default(),
             recheck: None,
             covered: OnceCell::new(),
@@ -355,21 +357,27 @@ impl<'a> Cx<'a> {
     }
 
     /// Images by container of the saved template; empty when nothing is saved.
-    fn saved_images(&self) -> BTreeMap<String, String> {
+    fn saved_images(&self) -> Arc<BTreeMap<String, String>> {
         let good = self.draft.last_good.as_ref();
         let Some((digest, text)) =
             good.and_then(|good| good.template_digest.as_ref().zip(good.template.as_ref()))
         else {
-            return BTreeMap::new();
+            return Arc::default();
         };
         let mut saved = self.saved.borrow_mut();
         if let Some((_, images)) = saved.as_ref().filter(|(known, _)| known == digest) {
-            return images.clone();
+            return Arc::clone(images);
         }
-        let images = serde_json::from_str(text)
-            .map(|template| template::covered_only(self.profile, &template))
-            .unwrap_or_default();
-        *saved = Some((digest.clone(), images.clone()));
+        let live = &self.agent.is.template;
+        let images = if live.digest == *digest {
+            template::covered_only(self.profile, &live.raw)
+        } else {
+            serde_json::from_str(text)
+                .map(|template| template::covered_only(self.profile, &template))
+                .unwrap_or_default()
+        };
+        let images = Arc::new(images);
+        *saved = Some((digest.clone(), Arc::clone(&images)));
         images
     }
 }

@@ -196,7 +196,7 @@ impl Cx<'_> {
             *claim != self.key
                 && world.target_of(claim) == *self.case.target
                 && crate::rollout::cni_status(seen)
-                    .and_then(|status| status.attempt)
+                    .and_then(|status| status.attempt.as_ref())
                     .is_some_and(|attempt| attempt.finished_at.is_none())
         });
         match other {

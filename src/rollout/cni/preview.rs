@@ -113,8 +113,9 @@ impl Cx<'_> {
         let left = diff.in_scope().filter(left);
         let order =
             if back { order::sort_by_value(left, &attempt.id) } else { order::sort(left, &attempt.id) };
+        let canaries = self.canaries();
         let (canaries, others): (Vec<_>, Vec<_>) =
-            order.into_iter().partition(|node| ahead == Ahead::Start && self.is_canary(node));
+            order.into_iter().partition(|node| ahead == Ahead::Start && canaries.has(node));
         let planned = |canary: bool, node: &NodeDiff<'_>| PlannedNode {
             name: node.name.clone(),
             canary,

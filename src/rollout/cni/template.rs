@@ -73,33 +73,40 @@ impl Cx<'_> {
 
     /// Stores the attempt beside the ledger; true when it stands there.
     pub(super) fn ensure_record(&mut self) -> bool {
-        let (Some(attempt), Some(last_good)) = (self.draft.attempt.clone(), self.draft.last_good.clone())
-        else {
+        let (Some(attempt), Some(last_good)) = (&self.draft.attempt, &self.draft.last_good) else {
             return true;
         };
         if attempt.outcome == Some(Outcome::AlreadyRuns) {
             // Nothing was written, so there is nothing to go back to.
             return true;
         }
-        let wanted = Record {
-            claim: self.key.clone(),
-            target: self.case.target.clone(),
-            attempt,
-            phase: self.draft.phase,
-            last_good,
-            rollback: self.draft.rollback.clone(),
-            baseline: self.draft.nodes.baseline.clone(),
-        };
-        let stands = self.record().is_some_and(|record| record.attempt.id == wanted.attempt.id);
-        if self.record() != Some(&wanted) {
+        let known = self.record();
+        let stands = known.is_some_and(|record| record.attempt.id == attempt.id);
+        let draft = &self.draft;
+        let same = known.is_some_and(|record| {
+            record.claim == *self.key
+                && record.target == *self.case.target
+                && record.attempt == *attempt
+                && record.phase == draft.phase
+                && record.last_good == *last_good
+                && record.rollback == draft.rollback
+                && record.baseline == draft.nodes.baseline
+        });
+        if !same {
+            let record = Record {
+                claim: self.key.clone(),
+                target: self.case.target.clone(),
+                attempt: attempt.clone(),
+                phase: draft.phase,
+                last_good: last_good.clone(),
+                rollback: draft.rollback.clone(),
+                baseline: draft.nodes.baseline.clone(),
+            };
             let name = crate::rollout::record_name(self.case.target);
             let seen = self.case.world.records.get(&name).map(|seen| (seen.uid.clone(), seen.rv));
-            let unit = wanted.attempt.id.to_string();
-            self.want(
-                StepName::RecordAttempt,
-                unit,
-                Effect::RecordAttempt { name, seen, record: Arc::new(wanted) },
-            );
+            let unit = attempt.id.to_string();
+            let effect = Effect::RecordAttempt { name, seen, record: Arc::new(record) };
+            self.want(StepName::RecordAttempt, unit, effect);
         }
         stands || !on(Guard::RecordFirst)
     }
@@ -108,7 +115,10 @@ impl Cx<'_> {
     pub(super) fn template_forward(&mut self) -> bool {
         let Ok(covered) = self.covered() else { return false };
         let live = &self.agent.is.template;
-        let wrote = digest::of_template(&patched(&live.raw, &covered));
+        // Worked out only while the patch would change something, since it costs a copy of the template.
+        let moves = covered.iter().any(|change| change.from != change.to);
+        let wrote =
+            if moves { digest::of_template(&patched(&live.raw, &covered)) } else { live.digest.clone() };
         let on_delete = self.agent.is.strategy == Strategy::OnDelete;
         let there = live.digest == wrote && on_delete;
         let fresh = TemplateIntent {
@@ -164,7 +174,7 @@ impl Cx<'_> {
         }
         let mut patch = false;
         if !ours {
-            let images_back = covered_only(self.profile, &live.raw) == self.saved_images();
+            let images_back = covered_only(self.profile, &live.raw) == *self.saved_images();
             if images_back && !intent.reasserted {
                 intent = TemplateIntent { reasserted: true, ..fresh };
                 patch = true;
@@ -220,22 +230,24 @@ impl Cx<'_> {
 
     /// Puts the saved template back, under `OnDelete`; the goal of the pods when they may be deleted.
     pub(super) fn template_back(&mut self) -> Option<Goal> {
-        let good = self.draft.last_good.clone()?;
-        let saved: Value = serde_json::from_str(good.template.as_deref()?).ok()?;
+        let good = self.draft.last_good.as_ref()?;
         let live = &self.agent.is.template;
         let restored = good.template_digest.as_ref() == Some(&live.digest) || !on(Guard::SavedTemplate);
         let wrote = self.attempt().and_then(|attempt| attempt.template.as_ref()).map(|intent| &intent.wrote);
         // A return puts back only what is still ours; a failed attempt puts the whole template back.
         let whole = !self.returning() || wrote.is_none_or(|wrote| *wrote == live.digest);
-        let images_only = !restored && !whole;
-        let images = self.images_back(&saved);
-        if images_only && !images.is_empty() {
-            self.patch_images(images);
-            return None;
-        }
-        if !restored && whole {
-            self.restore_template(saved);
-            return None;
+        if !restored {
+            // Read only while something is to be put back: it is the largest part of a status.
+            let saved: Value = serde_json::from_str(good.template.as_deref()?).ok()?;
+            if whole {
+                self.restore_template(saved);
+                return None;
+            }
+            let images = self.images_back(&saved);
+            if !images.is_empty() {
+                self.patch_images(images);
+                return None;
+            }
         }
         if !self.controller_has_seen() {
             return None;

@@ -113,8 +113,9 @@ impl Cx<'_> {
         let room = self
             .max_parallel()
             .saturating_sub(sound.max(self.draft.nodes.open.len().min(self.max_parallel())));
+        let canaries = self.canaries();
         let (canaries, others): (Vec<&NodeDiff<'_>>, Vec<_>) =
-            rest.into_iter().partition(|node| self.is_canary(node));
+            rest.into_iter().partition(|node| canaries.has(node));
         let mut order = order::sort_by_value(canaries.into_iter(), &id);
         order.append(&mut order::sort_by_value(others.into_iter(), &id));
         self.start(&order, room, IntentKind::PutBack);

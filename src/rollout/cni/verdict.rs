@@ -1,5 +1,9 @@
 //! The verdict over nodes: healthy ÷ (healthy + failed) against the threshold; unknown never passes and never fails.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
 use super::{Cx, Step};
 use crate::{
     api::{
@@ -74,6 +78,23 @@ fn reaches(good: usize, bad: usize, threshold: f64) -> bool {
     bad == 0 || number(good) + 1e-9 >= threshold * number(good + bad)
 }
 
+/// Who is a canary of an attempt: fixed by the cut, so that nobody becomes one later.
+pub(super) struct Canaries {
+    cut: Option<order::Cut>,
+    until: Option<Timestamp>,
+    labels: BTreeMap<String, String>,
+}
+
+impl Canaries {
+    pub(super) fn has(&self, node: &NodeDiff<'_>) -> bool {
+        node.in_scope
+            && !node.baseline
+            && self.until.is_none_or(|until| node.node.is.created <= until)
+            && crate::diff::matches(&self.labels, &node.node.is.labels)
+            && self.cut.as_ref().is_some_and(|cut| cut.has(node))
+    }
+}
+
 impl Cx<'_> {
     /// Ends the attempt if it has to end; otherwise notes what keeps new starts back.
     pub(super) fn judge(&mut self, tally: &Tally, reason: Reason, diff: &Diff<'_>) -> Option<Step> {
@@ -108,15 +129,14 @@ impl Cx<'_> {
         self.decision.waiting.iter().any(|waiting| matches!(waiting, Waiting::TemplateChanged { .. }))
     }
 
-    /// Whether a node is one of the canaries of this attempt.
-    pub(super) fn is_canary(&self, node: &NodeDiff<'_>) -> bool {
-        let Some(attempt) = self.attempt() else { return false };
-        let labels = self.spec.canary.as_ref().map(|canary| &canary.node_labels);
-        node.in_scope
-            && !node.baseline
-            && attempt.canaries_until.is_none_or(|until| node.node.is.created <= until)
-            && labels.is_none_or(|labels| crate::diff::matches(labels, &node.node.is.labels))
-            && order::within(&attempt.canary_cut, node, &attempt.id)
+    /// The canaries of this attempt.
+    pub(super) fn canaries(&self) -> Canaries {
+        let attempt = self.attempt();
+        Canaries {
+            cut: attempt.map(|attempt| order::Cut::of(&attempt.canary_cut, &attempt.id)),
+            until: attempt.and_then(|attempt| attempt.canaries_until),
+            labels: self.spec.canary.as_ref().map(|canary| canary.node_labels.clone()).unwrap_or_default(),
+        }
     }
 
     /// What a failed verdict says: how many, and the evidence of the first few.
@@ -163,7 +183,7 @@ impl Cx<'_> {
     }
 
     /// When the first node of this attempt could have been acted on.
-    fn first_action(&self) -> Option<jiff::Timestamp> {
+    fn first_action(&self) -> Option<Timestamp> {
         let attempt = self.attempt().filter(|attempt| attempt.kind == AttemptKind::Upgrade)?;
         let mine = self.draft.transitions.iter().filter(|transition| transition.attempt == attempt.number);
         mine.filter(|transition| transition.phase != "Pending").map(|transition| transition.at).min()

@@ -3,7 +3,10 @@
 //! Guarantees: never more than `maxParallel` in flight, over all attempts of the target; on the way back, nodes that
 //! failed already may go beside it, up to ten in all. An intent is stored before its pod is deleted.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Cx, seconds};
 use crate::{
@@ -32,8 +35,8 @@ pub(super) const FAILURES: usize = 51;
 pub(super) struct View {
     pub(super) nodes: Nodes,
     pub(super) goal: Goal,
-    pub(super) saved: Vec<std::collections::BTreeMap<String, String>>,
-    pub(super) selector: std::collections::BTreeMap<String, String>,
+    pub(super) saved: Vec<Arc<BTreeMap<String, String>>>,
+    pub(super) selector: BTreeMap<String, String>,
     pub(super) way: IntentKind,
 }
 
@@ -43,7 +46,7 @@ impl<'a> Cx<'a> {
         let covered = self.covered().ok()?;
         Some(View {
             nodes: self.draft.nodes.clone(),
-            goal: Goal::Images(std::sync::Arc::new(super::template::by_container(&covered))),
+            goal: Goal::Images(Arc::new(super::template::by_container(&covered))),
             saved: self.known_images(),
             selector: self.spec.node_selector.clone(),
             way: IntentKind::Upgrade,
@@ -52,11 +55,7 @@ impl<'a> Cx<'a> {
 
     /// The view of the way back: every agent pod counts, in scope or not.
     pub(super) fn backward(&self, goal: Goal) -> View {
-        let selector = if on(Guard::Leaked) {
-            std::collections::BTreeMap::new()
-        } else {
-            self.spec.node_selector.clone()
-        };
+        let selector = if on(Guard::Leaked) { BTreeMap::new() } else { self.spec.node_selector.clone() };
         View {
             nodes: self.draft.nodes.clone(),
             goal,
@@ -243,10 +242,7 @@ impl<'a> Cx<'a> {
         for node in order {
             let Some((key, pod)) = node.pod else { continue };
             if started >= room && on(Guard::Budget) {
-                self.wait(Waiting::Budget {
-                    in_flight: self.draft.nodes.open.len(),
-                    max: self.max_parallel(),
-                });
+                self.no_room();
                 break;
             }
             if self.draft.nodes.open.len() >= OPEN {
@@ -271,6 +267,11 @@ impl<'a> Cx<'a> {
         }
         in_order(&mut self.draft.nodes.open);
         started
+    }
+
+    /// Says that the window is full.
+    pub(super) fn no_room(&mut self) {
+        self.wait(Waiting::Budget { in_flight: self.draft.nodes.open.len(), max: self.max_parallel() });
     }
 
     /// Slots left of `maxParallel`.

@@ -137,7 +137,7 @@ impl<'a> StatusChange<'a> {
     /// Agent pods that are not being deleted, by node.
     fn pods(&self) -> BTreeMap<&'a NodeName, (&'a PodKey, &'a Seen<Pod>)> {
         let Some(agent) = self.agent() else { return BTreeMap::new() };
-        let pods = self.world.pods_of(&agent.uid).filter(|(_, pod)| !pod.is.deleting);
+        let pods = self.world.pods.of(&agent.uid).filter(|(_, pod)| !pod.is.deleting);
         pods.filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, (key, pod)))).collect()
     }
 
@@ -357,7 +357,7 @@ impl<'a> StatusChange<'a> {
         }
         let active = self.world.claims.iter().filter(|(key, claim)| {
             let unfinished = crate::rollout::cni_status(claim)
-                .and_then(|status| status.attempt)
+                .and_then(|status| status.attempt.as_ref())
                 .is_some_and(|attempt| attempt.outcome.is_none());
             unfinished && *key != self.key && self.world.target_of(key) == *self.target
         });

@@ -110,7 +110,6 @@ fn a_list_and_a_watch_from_the_start_give_the_same_world() {
     assert_eq!(listed.pods, watched.pods);
     assert_eq!(listed.agents, watched.agents);
     assert_eq!(listed.revisions, watched.revisions);
-    assert_eq!(listed.pods_by_owner, watched.pods_by_owner);
 }
 
 #[test]
