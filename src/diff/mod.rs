@@ -156,14 +156,18 @@ impl NodeDiff<'_> {
         &self.node.uid
     }
 
+    /// Its kubelet does not report, or it goes away by itself: what it does is no failure of an agent.
+    pub fn silent(&self) -> bool {
+        self.node.is.ready == Truth::Unknown || self.node.is.leaving
+    }
+
     /// Untouched, and bad for a reason that an agent can cause, while its kubelet reports.
     pub fn lost_untouched(&self) -> bool {
         let node = &self.node.is;
         let mine = self.intent.is_some() || self.at_goal || self.ours_to_repair || self.baseline;
-        let silent = node.ready == Truth::Unknown || node.leaving;
         self.in_scope
             && !mine
-            && !silent
+            && !self.silent()
             && self.pod.is_some_and(|(_, pod)| {
                 !pod.is.deleting && (!pod.is.ready || node.network_unavailable || node.network_not_ready)
             })

@@ -142,7 +142,11 @@ fn in_force_or_why_not(
         None if case.world.ledgers.keys().any(|repo| case.world.is_unreadable(repo)) => {
             decision.waiting.push(unreadable_ledger());
         }
-        None => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
+        // What no ledger knows may be in one that has not been listed yet.
+        None => match feeds_not_live(case.world) {
+            Some(what) => decision.waiting.push(Waiting::Feeds { what }),
+            None => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
+        },
         Some(_) if not_ours(claim) => standing::refuse(key, claim, Refusal::NotOurs, now, decision),
         Some((_, entry)) if entry.standing == Standing::InForce => return true,
         Some((_, entry)) => standing::stand(case, key, claim, &entry.standing, now, decision),

@@ -9,6 +9,8 @@ use trunkline::sim::core_run::{core_log, core_run, shortest, workload::Workload}
 
 /// Worlds of the quick test set.
 const QUICK: u64 = 40;
+/// Worlds in which something was wrong once: a custom resource listed before its ledger; a canary that fell silent.
+const BROKE: [u64; 2] = [48, 182];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -31,6 +33,15 @@ fn no_invariant_breaks_in_seeded_worlds() {
     println!("{decisions} passes");
     for (end, count) in ends {
         println!("{count:6} {end}");
+    }
+}
+
+#[test]
+fn what_was_wrong_once_stays_right() {
+    for seed in BROKE {
+        if let Err(broken) = core_run(seed, &Workload::of(seed, None)) {
+            panic!("{}", shortest(*broken));
+        }
     }
 }
 

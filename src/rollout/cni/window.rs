@@ -140,6 +140,10 @@ impl<'a> Cx<'a> {
             | NodeState::Unsettled => {}
         }
         if self.spend(&mut intent) {
+            // Nothing can be said of a node that fell silent under way: its slot is free again, as above.
+            if node.silent() {
+                return None;
+            }
             let evidence = node.pod.map_or_else(
                 || "no agent pod came up".to_owned(),
                 |(_, pod)| crate::diff::health::evidence(&pod.is),

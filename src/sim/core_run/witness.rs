@@ -296,6 +296,15 @@ fn status_failures(status: Option<&CniUpgradeStatus>) -> impl Iterator<Item = &U
     status.into_iter().flat_map(|status| status.nodes.failures.iter().map(|failure| &failure.node_uid))
 }
 
+/// A pod whose node is gone is collected; the strategy does nothing to it.
+fn has_node(model: &Model, pod: &Stored) -> bool {
+    let node = match &pod.body {
+        Body::Pod(pod) => pod.node.as_ref(),
+        Body::Node(_) | Body::DaemonSet(_) | Body::Revision(_) | Body::Plain(_) => None,
+    };
+    node.is_none_or(|node| model.get(&ObjRef::cluster(Kind::Node, &**node)).is_some())
+}
+
 /// The strategy goes back only when no pod is off the live template.
 fn strategy_last(scene: &Scene<'_>) -> Checked {
     let Some((stored, body)) = scene.daemonset() else { return Ok(()) };
@@ -305,7 +314,8 @@ fn strategy_last(scene: &Scene<'_>) -> Checked {
     });
     let hash = live.and_then(|revision| revision.meta.labels.get(REVISION_HASH));
     let astray = scene.model.list(Kind::Pod, None).find(|pod| {
-        pod.controlled_by(&stored.uid) && pod.meta.labels.get(REVISION_HASH) != hash && pod.deleting.is_none()
+        let mine = pod.controlled_by(&stored.uid) && pod.deleting.is_none();
+        mine && pod.meta.labels.get(REVISION_HASH) != hash && has_node(scene.model, pod)
     });
     match astray {
         Some(pod) => broken(Law::StrategyLast, scene.at(), format!("{} is on another revision", pod.at)),

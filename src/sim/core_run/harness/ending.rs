@@ -90,19 +90,29 @@ impl Harness<'_> {
 
     fn failed(&self, status: &CniUpgradeStatus) -> Checked {
         let outcome = status.attempt.as_ref().and_then(|attempt| attempt.outcome);
-        let (Some(Outcome::RolledBack), Some(good)) = (outcome, &status.last_good) else { return Ok(()) };
+        let (Some(Outcome::RolledBack | Outcome::RollbackIncomplete), Some(good)) =
+            (outcome, &status.last_good)
+        else {
+            return Ok(());
+        };
         if self.meddled(status) {
             return Ok(());
         }
+        // A node that is left where it was has been tried.
+        let tried = |node: &str| {
+            let mut back = status.nodes.failures.iter().filter(|failure| failure.in_rollback);
+            outcome == Some(Outcome::RollbackIncomplete) && back.any(|failure| failure.node.as_str() == node)
+        };
         let version = tag(&good.version);
         let finished = status.attempt.as_ref().and_then(|attempt| attempt.finished_at);
         let wrong = self.agents().find(|(stored, pod, node)| {
             // Where several templates run, what came up after the end took the newest.
             let late = !good.beneath.is_empty() && finished.is_some_and(|at| stored.created >= at);
-            match Self::layer(good, node) {
-                Some(template) => !late && !pod.containers.iter().all(|part| template.contains(&*part.image)),
-                None => !late && !runs(pod, &version),
-            }
+            let back = match Self::layer(good, node) {
+                Some(template) => pod.containers.iter().all(|part| template.contains(&*part.image)),
+                None => runs(pod, &version),
+            };
+            !late && !back && !tried(&node.at.name)
         });
         if let Some((stored, ..)) = wrong {
             return broken(
