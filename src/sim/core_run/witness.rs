@@ -90,7 +90,9 @@ impl Witness {
     /// Judges a status that the API server has taken.
     pub(super) fn status_written(&mut self, change: &StatusChange<'_>) -> Checked {
         change.check()?;
-        let (old, new) = (change.old, change.new);
+        let StatusChange { model, world, agent_key: agent, target, old, new, .. } = *change;
+        // A pod that is Ready now may not be at the next deletion, and then not by our doing.
+        self.land(&Scene { model, world, agent, target });
         let number = |status: Option<&CniUpgradeStatus>| {
             status.and_then(|status| status.attempt.as_ref()).map(|attempt| attempt.number)
         };
