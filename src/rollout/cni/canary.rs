@@ -96,7 +96,10 @@ impl Cx<'_> {
         let Some(id) = self.attempt().map(|attempt| attempt.id.clone()) else { return 0 };
         let mut room = self.room();
         if room == 0 && on(Guard::Budget) {
-            self.no_room();
+            // Control-plane nodes wait for all others to settle, not for room.
+            if !startable.iter().all(|node| order::control_plane(node)) {
+                self.no_room();
+            }
             self.wait_for_open();
             return 0;
         }
