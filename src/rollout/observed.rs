@@ -38,12 +38,12 @@ pub fn advance(
     };
     let Some(as_of) = old.as_of else {
         let fresh = Observed { total: old.total, as_of: Some(now) };
-        return (fresh, Some(later(now, quantum(goal).min((goal - old.total).max(0)))));
+        return (fresh, Some(later(now, quantum(goal).min(goal.saturating_sub(old.total).max(0)))));
     };
     let quantum = quantum(goal);
     let from = as_of.max(live);
     let elapsed = seconds(from, now);
-    let missing = (goal - old.total).max(0);
+    let missing = goal.saturating_sub(old.total).max(0);
     if missing == 0 {
         // Full: writing its time again in every pass would be a loop of writes.
         return (old, None);
@@ -52,11 +52,11 @@ pub fn advance(
         return (old, Some(later(from, quantum.min(missing))));
     }
     let counted = elapsed.min(2 * quantum);
-    let total = old.total + counted;
+    let total = old.total.saturating_add(counted);
     // Whole seconds are counted, so their remainder goes on counting and the end does not move.
     let as_of = if counted == elapsed { later(from, counted) } else { now };
     let new = Observed { total, as_of: Some(as_of) };
-    (new, (total < goal).then(|| later(as_of, quantum.min(goal - total))))
+    (new, (total < goal).then(|| later(as_of, quantum.min(goal.saturating_sub(total)))))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use trunkline::{
     api::{
         ClaimKey, CniUpgradeStatus,
@@ -133,4 +134,39 @@ fn objects_of_others_change_no_decision() {
         }
         assert_eq!(again(moment, &world, moment.now.at), *moment.decision);
     });
+}
+
+/// The same JSON with every whole number at the end of its range; the epoch, which decides who may write, stays.
+fn extreme(key: &str, value: &Value, (long, short): (i64, i32)) -> Value {
+    match value {
+        Value::Number(n) if n.is_f64() || key == "epoch" => value.clone(),
+        Value::Number(_) if ["number", "total", "spent", "attempt", "observedGeneration"].contains(&key) => {
+            Value::from(long)
+        }
+        Value::Number(_) => Value::from(short),
+        Value::Array(items) => items.iter().map(|item| extreme(key, item, (long, short))).collect(),
+        Value::Object(map) => {
+            let fields = map.iter();
+            Value::Object(fields.map(|(k, v)| (k.clone(), extreme(k, v, (long, short)))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
+#[test]
+fn any_number_that_somebody_writes_into_a_status_gives_a_decision() {
+    let mut tried = 0;
+    moments(3, |moment| {
+        for ends in [(i64::MAX, i32::MAX), (i64::MIN, i32::MIN)] {
+            let mut world = moment.case.world.clone();
+            for seen in world.claims.values_mut() {
+                let ClaimStatus::Cni(status) = &seen.is.status else { continue };
+                let edited = extreme("", &serde_json::to_value(status).unwrap(), ends);
+                seen.is.status = ClaimStatus::Cni(Box::new(serde_json::from_value(edited).unwrap()));
+                tried += 1;
+            }
+            let _ = again(moment, &world, moment.now.at);
+        }
+    });
+    assert!(tried > 100, "{tried} statuses");
 }

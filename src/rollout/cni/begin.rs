@@ -111,7 +111,7 @@ impl Cx<'_> {
         let known = self.target.attempts.iter().map(|attempt| attempt.number);
         let recorded = self.record().map(|record| record.attempt.number);
         let mine = self.attempt().map(|attempt| attempt.number);
-        let number = 1 + known.chain(recorded).chain(mine).max().unwrap_or(0);
+        let number = known.chain(recorded).chain(mine).max().unwrap_or(0).max(0).saturating_add(1);
         self.leave(left_as);
         let running = self.running_version();
         let running = running.map(|version| written_like(&version, &self.spec.target_version));

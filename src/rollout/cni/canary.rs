@@ -69,7 +69,7 @@ impl Cx<'_> {
         }
         if observed.total < goal && on(Guard::Observation) {
             self.look_at(due);
-            let left = goal - observed.total;
+            let left = goal.saturating_sub(observed.total);
             let until = observed::later(observed.as_of.unwrap_or(self.now.at), left);
             self.wait(Waiting::Observing { left, until });
             return Step::Stop;

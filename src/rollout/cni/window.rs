@@ -168,12 +168,12 @@ impl<'a> Cx<'a> {
         let Some(live) = self.case.world.live_since() else { return false };
         let quantum = quantum(timeout);
         let from = intent.as_of.max(live);
-        let (elapsed, left) = (seconds(from, now), (timeout - intent.spent).max(0));
+        let (elapsed, left) = (seconds(from, now), timeout.saturating_sub(intent.spent).max(0));
         if elapsed >= quantum.min(left) {
             let counted = elapsed.min(2 * quantum);
-            intent.spent += counted;
+            intent.spent = intent.spent.saturating_add(counted);
             intent.as_of = if counted == elapsed { later(from, counted) } else { now };
-            let left = timeout - intent.spent;
+            let left = timeout.saturating_sub(intent.spent);
             if left <= 0 {
                 return true;
             }
@@ -222,7 +222,7 @@ impl<'a> Cx<'a> {
         let known =
             |failure: &NodeFailure| failure.node_uid == *node.uid() && failure.in_rollback == in_rollback;
         if let Some(failure) = failures.iter_mut().find(|failure| known(failure)) {
-            failure.tries += 1;
+            failure.tries = failure.tries.saturating_add(1);
             reason.as_str().clone_into(&mut failure.reason);
             failure.message = message;
             failure.at = self.now.at;
@@ -290,7 +290,7 @@ impl<'a> Cx<'a> {
         if open.is_empty() {
             return;
         }
-        let until = open.iter().map(|intent| later(intent.as_of, timeout - intent.spent)).min();
+        let until = open.iter().map(|intent| later(intent.as_of, timeout.saturating_sub(intent.spent))).min();
         let nodes = open.iter().take(NAMED).map(|intent| intent.node.clone()).collect();
         let count = open.len();
         self.wait(Waiting::Settling { nodes, count, until });
