@@ -58,30 +58,19 @@ pub fn sort<'n, 'a>(
 where
     'a: 'n,
 {
-    turns(nodes, attempt, |node| (!node.ours_to_repair, control_plane(node)))
+    first(nodes, attempt, usize::MAX)
 }
 
-fn turns<'n, 'a>(
+/// The first so many of that order; the others, which may be thousands, are not sorted.
+pub fn first<'n, 'a>(
     nodes: impl Iterator<Item = &'n NodeDiff<'a>>,
     attempt: &AttemptId,
-    rank: impl Fn(&NodeDiff<'a>) -> (bool, bool),
+    count: usize,
 ) -> Vec<&'n NodeDiff<'a>>
 where
     'a: 'n,
 {
-    let mut order: Vec<_> =
-        nodes.map(|node| (rank(node), Group::of(node), value(node.uid(), attempt), node)).collect();
-    order.sort_unstable_by_key(|(rank, group, value, node)| (*rank, *group, *value, node.name));
-    let mut last = None;
-    let mut turn = 0_usize;
-    let placed = order.into_iter().map(|(rank, group, value, node)| {
-        turn = if last == Some((rank, group)) { turn + 1 } else { 0 };
-        last = Some((rank, group));
-        (rank, turn, value, node)
-    });
-    let mut order: Vec<_> = placed.collect();
-    order.sort_unstable_by_key(|(rank, turn, value, node)| (*rank, *turn, *value, node.name));
-    order.into_iter().map(|(.., node)| node).collect()
+    turns(nodes, attempt, count, |node| (!node.ours_to_repair, control_plane(node)))
 }
 
 /// Sorts nodes in turn over the groups by order value alone.
@@ -92,7 +81,40 @@ pub fn sort_by_value<'n, 'a>(
 where
     'a: 'n,
 {
-    turns(nodes, attempt, |_| (false, false))
+    turns(nodes, attempt, usize::MAX, |_| (false, false))
+}
+
+fn turns<'n, 'a>(
+    nodes: impl Iterator<Item = &'n NodeDiff<'a>>,
+    attempt: &AttemptId,
+    count: usize,
+    rank: impl Fn(&NodeDiff<'a>) -> (bool, bool),
+) -> Vec<&'n NodeDiff<'a>>
+where
+    'a: 'n,
+{
+    // There are few groups, and neighbours are mostly of different ones.
+    let mut groups: Vec<((bool, bool), Group<'a>, Vec<_>)> = Vec::new();
+    for node in nodes {
+        let (rank, group) = (rank(node), Group::of(node));
+        let member = (value(node.uid(), attempt), node.name, node);
+        match groups.iter_mut().find(|(r, g, _)| *r == rank && *g == group) {
+            Some((.., members)) => members.push(member),
+            None => groups.push((rank, group, vec![member])),
+        }
+    }
+    let mut order = Vec::new();
+    for (rank, _, mut members) in groups {
+        if members.len() > count {
+            members.select_nth_unstable_by_key(count, |(value, name, _)| (*value, *name));
+            members.truncate(count);
+        }
+        members.sort_unstable_by_key(|(value, name, _)| (*value, *name));
+        let placed = members.into_iter().enumerate();
+        order.extend(placed.map(|(turn, (value, name, node))| (rank, turn, value, name, node)));
+    }
+    order.sort_unstable_by_key(|(rank, turn, value, name, _)| (*rank, *turn, *value, *name));
+    order.into_iter().map(|(.., node)| node).take(count).collect()
 }
 
 /// The cut that makes the first `count` of `eligible` (in order) canaries: the highest order value per group, as 16

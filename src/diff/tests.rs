@@ -207,3 +207,72 @@ fn the_order_of_nodes_depends_on_the_attempt_and_spreads_evenly() {
     let low = (0..1000).filter(|node| value(*node, "a") < u64::MAX / 2).count();
     assert!((400..600).contains(&low), "{low} of 1000 values are in the lower half");
 }
+
+/// Thirty nodes in three zones, some of the control plane, each with a pod of before that is going and a newer one.
+fn many() -> World {
+    let mut world = World::default();
+    for index in 0..30 {
+        let mut labels = BTreeMap::from([(
+            "topology.kubernetes.io/zone".to_owned(),
+            ["a", "b", "c"][index * index % 3].to_owned(),
+        )]);
+        if index % 7 == 0 {
+            labels.insert("node-role.kubernetes.io/control-plane".to_owned(), String::new());
+        }
+        // Names in another order than the keys of the pods.
+        let name = NodeName::new(format!("n{:02}", (index * 17) % 30));
+        let object = Object {
+            id: ObjectId::Node(name.clone()),
+            uid: Uid::new(format!("node-{index}")),
+            rv: Rv(1),
+            shape: Shape::Node(Node { labels: Arc::new(labels), ..node() }),
+        };
+        let _ = world.apply(Observation::Answered(Box::new(object)), at(0));
+        for (count, deleting) in [(0, true), (1, false)] {
+            let tag = if deleting { "v1" } else { "v2" };
+            let shape = Pod { node: Some(name.clone()), deleting, ..pod(tag) };
+            let key =
+                PodKey { namespace: "kube-system".into(), name: format!("agent-{index}-{count}").into() };
+            let uid = Uid::new(format!("pod-{index}-{count}"));
+            let object = Object { id: ObjectId::Pod(key), uid, rv: Rv(1), shape: Shape::Pod(shape) };
+            let _ = world.apply(Observation::Answered(Box::new(object)), at(0));
+        }
+    }
+    world
+}
+
+#[test]
+fn every_node_gets_its_own_pod_and_the_first_in_turn_are_the_first_of_all() {
+    let world = many();
+    let goal = Goal::Images(Arc::new(BTreeMap::from([("agent".to_owned(), "v2".to_owned())])));
+    let (agent, selector) = (Uid::new("ds"), BTreeMap::new());
+    let diff = classify(&Question {
+        world: &world,
+        agent: &agent,
+        goal: &goal,
+        saved: &[],
+        selector: &selector,
+        open: &[],
+        failures: &[],
+        baseline: &[],
+        way: crate::api::status::IntentKind::Upgrade,
+        rules: RULES,
+        timeout: 600,
+        now: at(100),
+    });
+    assert_eq!(diff.nodes.len(), 30);
+    for one in &diff.nodes {
+        let (_, pod) = one.pod.unwrap();
+        assert_eq!((pod.is.node.as_ref(), pod.is.deleting), (Some(one.name), false));
+        assert!(one.at_goal, "{one:?}");
+    }
+    let attempt = AttemptId::new("a");
+    let names = |nodes: Vec<&super::NodeDiff<'_>>| -> Vec<NodeName> {
+        nodes.into_iter().map(|node| node.name.clone()).collect()
+    };
+    let all = names(order::sort(diff.nodes.iter(), &attempt));
+    assert_eq!(all.len(), 30);
+    for count in [0, 1, 4, 29, 30, 31] {
+        assert_eq!(names(order::first(diff.nodes.iter(), &attempt, count)), all[..count.min(30)], "{count}");
+    }
+}

@@ -103,7 +103,9 @@ impl Cx<'_> {
             self.wait_for_open();
             return 0;
         }
-        let mut order = order::sort(startable.iter().copied(), &id);
+        let startable = startable.iter().copied().filter(|node| node.pod.is_some());
+        // One more than there is room for, so that a full window is told.
+        let mut order = order::first(startable, &id, room.saturating_add(1));
         // Control-plane nodes go one at a time, and only when nothing else is in flight or left.
         let control_plane = order.iter().position(|node| order::control_plane(node));
         if control_plane == Some(0) {

@@ -8,9 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
-
-use super::{Cx, template::covered_only};
+use super::Cx;
 use crate::{
     api::{
         names::{Digest, NodeName},
@@ -93,11 +91,13 @@ impl Cx<'_> {
 
     /// Covered images of every template that last good consists of; none when nothing is saved.
     pub(super) fn known_images(&self) -> Vec<Arc<BTreeMap<String, String>>> {
-        let beneath = self.draft.last_good.iter().filter(|good| !good.beneath.is_empty()).flat_map(layers);
-        let texts: BTreeSet<String> = beneath.filter_map(|layer| layer.template).collect();
-        let older = texts.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
-        let older = older.map(|template| Arc::new(covered_only(self.profile, &template)));
-        std::iter::once(self.saved_images()).chain(older).filter(|images| !images.is_empty()).collect()
+        let saved = self.saved_images();
+        let older = self.draft.last_good.iter().flat_map(|good| &good.beneath);
+        let older = older.filter_map(|layer| {
+            let text = layer.template.as_ref()?;
+            Some(self.images_of(&layer.template_digest, text))
+        });
+        std::iter::once(saved).chain(older).filter(|images| !images.is_empty()).collect()
     }
 
     /// Goes on putting back layer by layer; the nodes that are left once nothing more can be done now.

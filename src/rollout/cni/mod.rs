@@ -82,8 +82,8 @@ struct Cx<'a> {
     recheck: Option<Timestamp>,
     /// What the live template has in place of each covered image, once asked for.
     covered: OnceCell<Result<Vec<ImageChange>, Refusal>>,
-    /// Images of the saved template with this digest, once asked for.
-    saved: RefCell<Option<(Digest, Arc<BTreeMap<String, String>>)>>,
+    /// Covered images of saved templates by digest, once asked for.
+    saved: RefCell<BTreeMap<Digest, Arc<BTreeMap<String, String>>>>,
 }
 
 /// Decides about the agent DaemonSet `agent_key`, whose declaration in force is `key`.
@@ -155,7 +155,7 @@ impl<'a> Cx<'a> {
             decision: Decision::default(),
             recheck: None,
             covered: OnceCell::new(),
-            saved: RefCell::new(None),
+            saved: RefCell::default(),
         })
     }
 
@@ -359,25 +359,23 @@ impl<'a> Cx<'a> {
     /// Images by container of the saved template; empty when nothing is saved.
     fn saved_images(&self) -> Arc<BTreeMap<String, String>> {
         let good = self.draft.last_good.as_ref();
-        let Some((digest, text)) =
-            good.and_then(|good| good.template_digest.as_ref().zip(good.template.as_ref()))
-        else {
-            return Arc::default();
-        };
+        let saved = good.and_then(|good| good.template_digest.as_ref().zip(good.template.as_ref()));
+        saved.map(|(digest, text)| self.images_of(digest, text)).unwrap_or_default()
+    }
+
+    /// Covered images of a template that the status keeps as text, which is read once in a pass.
+    fn images_of(&self, digest: &Digest, text: &str) -> Arc<BTreeMap<String, String>> {
         let mut saved = self.saved.borrow_mut();
-        if let Some((_, images)) = saved.as_ref().filter(|(known, _)| known == digest) {
-            return Arc::clone(images);
-        }
-        let live = &self.agent.is.template;
-        let images = if live.digest == *digest {
-            template::covered_only(self.profile, &live.raw)
-        } else {
-            serde_json::from_str(text)
-                .map(|template| template::covered_only(self.profile, &template))
-                .unwrap_or_default()
-        };
-        let images = Arc::new(images);
-        *saved = Some((digest.clone(), Arc::clone(&images)));
-        images
+        let images = saved.entry(digest.clone()).or_insert_with(|| {
+            let live = &self.agent.is.template;
+            let images = if live.digest == *digest {
+                template::covered_only(self.profile, &live.raw)
+            } else {
+                let template = serde_json::from_str(text);
+                template.map(|template| template::covered_only(self.profile, &template)).unwrap_or_default()
+            };
+            Arc::new(images)
+        });
+        Arc::clone(images)
     }
 }
