@@ -7,6 +7,7 @@ pub mod health;
 pub mod order;
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -194,7 +195,7 @@ impl<'a> Diff<'a> {
 
 /// Classifies every node: one walk over nodes, agent pods, intents and failures, all in order of node.
 pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
-    let mut pods = Along::new(pods_by_node(q), |(node, ..)| node);
+    let mut pods = Along::sorted(pods_by_node(q), |(node, ..)| node);
     let mut open = Along::new(q.open.iter().collect(), |intent: &&Intent| &intent.node);
     let counted = |failure: &&NodeFailure| failure.in_rollback == (q.way == IntentKind::PutBack);
     let failures = q.failures.iter().filter(counted).collect();
@@ -203,7 +204,9 @@ pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
     let mut images = Images::of(q);
     let mut diff = Diff { nodes: Vec::with_capacity(q.world.nodes.len()), ..Diff::default() };
     for (name, node) in &q.world.nodes {
-        let pod = pods.at(name).last().map(|(_, key, pod)| (*key, *pod));
+        // Of several, the one that is not being deleted.
+        let pod = pods.at(name).iter().max_by_key(|(.., pod)| !pod.is.deleting);
+        let pod = pod.map(|(_, key, pod)| (*key, *pod));
         let intent = open.at(name).iter().copied().find(|intent| intent.node_uid == node.uid);
         let failure = failures.at(name).iter().copied().find(|failure| failure.node_uid == node.uid);
         let in_scope = matches(q.selector, &node.is.labels) || !on(Guard::Scope);
@@ -234,13 +237,10 @@ pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
 
 type Placed<'a> = (&'a NodeName, &'a PodKey, &'a Seen<Pod>);
 
-/// Agent pods in order of node; on each node the one that is not being deleted comes last.
+/// Agent pods, which the world keeps in order of node.
 fn pods_by_node<'a>(q: &Question<'a>) -> Vec<Placed<'a>> {
     let pods = q.world.pods.of(q.agent);
-    let mut pods: Vec<Placed<'a>> =
-        pods.filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, key, pod))).collect();
-    pods.sort_by(|(a, _, one), (b, _, other)| a.cmp(b).then(other.is.deleting.cmp(&one.is.deleting)));
-    pods
+    pods.filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, key, pod))).collect()
 }
 
 /// A list in order of node that is read along with the nodes.
@@ -251,30 +251,41 @@ struct Along<T, F> {
 }
 
 impl<T, F: Fn(&T) -> &NodeName> Along<T, F> {
-    fn new(mut list: Vec<T>, node: F) -> Self {
-        if !list.is_sorted_by(|a, b| node(a) <= node(b)) {
-            list.sort_by(|a, b| node(a).cmp(node(b)));
-        }
+    fn sorted(list: Vec<T>, node: F) -> Self {
         Self { list, next: 0, node }
     }
 
-    /// What the list has for a node; nodes are asked for in order.
+    fn new(mut list: Vec<T>, node: F) -> Self {
+        list.sort_by(|a, b| node(a).cmp(node(b)));
+        Self::sorted(list, node)
+    }
+
+    /// What the list has for a node; nodes are asked for in order. Names are compared once, since they lie apart in
+    /// memory and that is what takes the time.
     fn at(&mut self, name: &NodeName) -> &[T] {
         let rest = self.list.get(self.next..).unwrap_or_default();
-        let before = rest.iter().take_while(|item| (self.node)(item) < name).count();
-        let (_, rest) = rest.split_at(before);
-        let here = rest.iter().take_while(|item| (self.node)(item) == name).count();
-        let (here, _) = rest.split_at(here);
-        self.next += before + here.len();
-        here
+        let (mut before, mut here) = (0, 0);
+        for item in rest {
+            match (self.node)(item).cmp(name) {
+                Ordering::Less => before += 1,
+                Ordering::Equal => here += 1,
+                Ordering::Greater => break,
+            }
+        }
+        self.next += before + here;
+        rest.get(before..before + here).unwrap_or_default()
     }
 }
+
+/// Image by container.
+type ByContainer = BTreeMap<String, String>;
 
 /// What the images of a pod say; pods of one template share one map, so the last answer is mostly the next one too.
 struct Images<'a> {
     goal: &'a Goal,
     saved: &'a [Arc<BTreeMap<String, String>>],
-    last: Option<(&'a Arc<BTreeMap<String, String>>, bool, bool)>,
+    /// Images that were looked at last, whether they are the wanted ones, and whether they are saved ones.
+    last: Option<(&'a Arc<ByContainer>, bool, bool)>,
 }
 
 impl<'a> Images<'a> {

@@ -257,7 +257,7 @@ async fn a_status_branch_that_vanished_is_pushed_again_with_its_history_and_says
         let again = stage.remote.log(STATUS);
         assert_eq!(again[1..], history);
         let message = stage.remote.message(&again[0]);
-        assert!(message.contains("vanished") && message.contains(&history[0][..7]), "{message}");
+        assert!(message.contains("vanished") && message.contains(history[0].get(..7).unwrap()), "{message}");
         stage.pass(1800).await;
         assert_eq!(stage.remote.log(STATUS), again, "it rests");
         // Also when it vanished while no process ran.
