@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::TrackedQuery;
 use crate::{
     api::names,
+    manifest,
     world::git::{Blob, CommitInfo, CommitStep, Descent, Files, StatusBranch, Tracked},
 };
 
@@ -292,7 +293,7 @@ impl Walk<'_> {
 }
 
 fn is_manifest(path: &str) -> bool {
-    path.rsplit_once('.').is_some_and(|(_, extension)| matches!(extension, "yaml" | "yml"))
+    manifest::is_yaml(path)
 }
 
 fn listed(skipped: BTreeMap<String, &'static str>) -> Vec<(String, String)> {

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use nearest::nearest;
-pub use parse::read;
+pub use parse::{is_yaml, read};
 
 use crate::api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash};
 

@@ -45,7 +45,8 @@ pub fn read(files: &Files, known: &BTreeSet<String>) -> Reading {
     reading
 }
 
-fn is_yaml(path: &str) -> bool {
+/// Whether a file is read as YAML: `.yaml` or `.yml`, whatever their case.
+pub fn is_yaml(path: &str) -> bool {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension);
     extension
         .is_some_and(|extension| ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)))

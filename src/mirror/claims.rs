@@ -31,8 +31,14 @@ pub(super) fn of_repository(claim: &Claim, repo: &RepoName) -> bool {
 }
 
 /// Whether it may be written: made by us, and nobody else says that it is theirs.
-fn ours(claim: &Claim, repo: &RepoName) -> bool {
-    of_repository(claim, repo) && !claim.foreign
+///
+/// Our finalizer tells that we made it, also where an edit took the name of the repository off or wrote one that this
+/// cluster does not follow.
+fn ours(claim: &Claim, case: &MirrorCase<'_>) -> bool {
+    let named = claim.annotations.get(REPOSITORY);
+    let followed =
+        case.config.repositories.iter().any(|other| Some(other.name.as_str()) == named.map(String::as_str));
+    (of_repository(claim, &case.repo.name) || (claim.finalizer && !followed)) && !claim.foreign
 }
 
 /// Whether an attempt of an object is under way, or holds nodes that were not put back.
@@ -63,7 +69,7 @@ pub(super) fn drop_gone(ledger: &mut Ledger, case: &MirrorCase<'_>) {
             case.world
                 .claims
                 .get(key)
-                .is_none_or(|seen| !ours(&seen.is, &case.repo.name) && !unfinished(ledger, case, key))
+                .is_none_or(|seen| !ours(&seen.is, case) && !unfinished(ledger, case, key))
         })
         .map(|(key, _)| key.clone())
         .collect();
@@ -131,7 +137,7 @@ fn write(
         annotations.extend(entry.hold.clone().map(|reason| (HOLD.to_owned(), reason)));
         return Some((StepName::CreateClaim, unit, Effect::CreateClaim { claim, spec: spec(), annotations }));
     };
-    if !ours(&seen.is, &case.repo.name) {
+    if !ours(&seen.is, case) {
         return None;
     }
     if seen.is.deleting {
@@ -154,7 +160,7 @@ fn write(
 
 /// Deletes a custom resource that nothing declares any more, once its attempt has ended.
 fn end(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey, seen: &Seen<Claim>) -> Option<Write> {
-    if !ours(&seen.is, &case.repo.name) || unfinished(ledger, case, key) {
+    if !ours(&seen.is, case) || unfinished(ledger, case, key) {
         return None;
     }
     if seen.is.deleting {

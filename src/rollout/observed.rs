@@ -36,7 +36,8 @@ pub fn advance(
     let (true, Some(live)) = (holds, live) else {
         return (Observed { total: old.total, as_of: None }, None);
     };
-    let Some(as_of) = old.as_of else {
+    // A time that has not come yet is of a clock that was set back, or of an edit: counting begins anew.
+    let Some(as_of) = old.as_of.filter(|as_of| *as_of <= now) else {
         let fresh = Observed { total: old.total, as_of: Some(now) };
         return (fresh, Some(later(now, quantum(goal).min(goal.saturating_sub(old.total).max(0)))));
     };
@@ -65,6 +66,13 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).expect("in range")
+    }
+
+    #[test]
+    fn a_time_that_has_not_come_yet_delays_nothing() {
+        let edited = Observed { total: 60, as_of: Some(at(9_000_000)) };
+        let (observed, due) = advance(Some(edited), true, Some(at(0)), 1800, at(100));
+        assert_eq!((observed, due), (Observed { total: 60, as_of: Some(at(100)) }, Some(at(190))));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use trunkline::{
     api::{
         CNIUpgrade, ClaimKey, CniUpgradeStatus,
         cni_upgrade::CniPhase,
-        names::{FINALIZER, HOLD},
+        names::{FINALIZER, HOLD, REPOSITORY},
         status::Truth,
     },
     sim::model::{actors::claim_ref, cluster::AgentKind},
@@ -76,6 +76,33 @@ async fn an_edited_spec_is_put_back_and_not_acted_on() {
     stage.pass(1800).await;
     assert!(stage.writes_to_the_agent().len() <= writes, "{:?}", stage.writes_to_the_agent());
     assert_eq!((stage.pods(), stage.commits()), (pods, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repository_that_somebody_writes_on_it_is_put_back_also_when_it_is_taken_off() {
+    let (stage, before) = observing(5).await;
+    let annotations = api(&stage).get("calico").await.unwrap().metadata.annotations.unwrap();
+    let repository = annotations.get(REPOSITORY).cloned();
+    for edit in [json!("elsewhere"), json!(null)] {
+        patch(&stage, json!({ "metadata": { "annotations": { (REPOSITORY): edit } } })).await;
+        stage.pass(30).await;
+        let now = api(&stage).get("calico").await.unwrap().metadata.annotations.unwrap();
+        assert_eq!(now.get(REPOSITORY), repository.as_ref(), "{now:?}");
+    }
+    let done = stage.until_phase("calico", CniPhase::Completed, 60).await;
+    assert_eq!((attempt(&done), stage.running("v3.28.0")), (attempt(&before), 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_after_a_revert_is_told() {
+    let (stage, _) = observing(5).await;
+    stage.until_phase("calico", CniPhase::Completed, 60).await;
+    stage.until_so("the strategy is back", 5, Stage::strategy_is_back).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.27.2"))]);
+    stage.until("calico", 20, |status| says(status, "Ready", Truth::True, "Returned")).await;
+    stage.until_so("the strategy is back", 5, Stage::strategy_is_back).await;
+    stage.cluster.model(|model| model.replace_images(&AgentKind::Calico.key(), "v3.27.2", "v3.26.0"));
+    stage.until("calico", 5, |status| says(status, "Ready", Truth::False, "Drifted")).await;
 }
 
 #[tokio::test(start_paused = true)]

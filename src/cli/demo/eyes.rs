@@ -44,6 +44,8 @@ pub(super) struct Eyes<'l> {
     statuses: BTreeMap<String, CniUpgradeStatus>,
     tips: BTreeMap<String, Oid>,
     pushed: BTreeSet<Oid>,
+    /// The remote could not be read when it was looked at last.
+    away: bool,
     /// Something is new since the tree was drawn.
     news: bool,
 }
@@ -72,6 +74,7 @@ impl<'l> Eyes<'l> {
             statuses: BTreeMap::new(),
             tips: BTreeMap::new(),
             pushed: BTreeSet::new(),
+            away: false,
             news: false,
         }
     }
@@ -90,7 +93,7 @@ impl<'l> Eyes<'l> {
     ) -> anyhow::Result<()> {
         loop {
             if done(self) {
-                self.look_at_branches()?;
+                self.look_at_branches();
                 self.draw();
                 return Ok(());
             }
@@ -102,7 +105,7 @@ impl<'l> Eyes<'l> {
                 Some(Some(observation)) => self.take(observation),
                 Some(None) => bail!("the watches have ended"),
                 None => {
-                    self.look_at_branches()?;
+                    self.look_at_branches();
                     self.draw();
                 }
             }
@@ -137,9 +140,15 @@ impl<'l> Eyes<'l> {
         self.pushed.insert(commit.clone());
     }
 
-    fn look_at_branches(&mut self) -> anyhow::Result<()> {
-        self.look_at(BRANCH.to_owned())?;
-        self.look_at(Repository::status_branch_name(CLUSTER))
+    /// A remote that is away for a while, as somebody may try, ends no demo.
+    fn look_at_branches(&mut self) {
+        let both = [BRANCH.to_owned(), Repository::status_branch_name(CLUSTER)];
+        let looked = both.into_iter().try_for_each(|branch| self.look_at(branch));
+        if let (Err(error), false) = (&looked, self.away) {
+            let text = format!("the remote cannot be read, and is looked at again: {error}");
+            self.screen.say(self.lab.clock.now(), "remote", &text, &json!({ "error": error.to_string() }));
+        }
+        self.away = looked.is_err();
     }
 
     fn look_at(&mut self, branch: String) -> anyhow::Result<()> {

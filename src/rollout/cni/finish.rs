@@ -220,7 +220,7 @@ impl Cx<'_> {
             .take(SKIPS)
             .map(|f| format!("{} ({})", f.node, f.reason))
             .collect();
-        if !self.returning() && self.drifted() {
+        if self.drifted() {
             let running = self.running_as_written();
             let text = format!(
                 "The DaemonSet's template runs {running}, but {target} completed. Put the image back, or declare what shall run."

@@ -166,6 +166,8 @@ impl<'a> Cx<'a> {
     fn spend(&mut self, intent: &mut Intent) -> bool {
         let (timeout, now) = (self.timeout(), self.now.at);
         let Some(live) = self.case.world.live_since() else { return false };
+        // As for observed time: a time that has not come yet is begun anew.
+        intent.as_of = intent.as_of.min(now);
         let quantum = quantum(timeout);
         let from = intent.as_of.max(live);
         let (elapsed, left) = (seconds(from, now), timeout.saturating_sub(intent.spent).max(0));
