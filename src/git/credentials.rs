@@ -39,6 +39,10 @@ impl Credentials {
     /// Reads the folder; files that are absent are left out.
     pub(super) fn read(folder: Option<&Path>) -> Result<Self, GitError> {
         let Some(folder) = folder else { return Ok(Self::default()) };
+        if !folder.is_dir() {
+            let text = format!("credentials: there is no folder {}", folder.display());
+            return Err(GitError::Unauthorised(text));
+        }
         let read = |name: &str| match fs::read_to_string(folder.join(name)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -187,7 +191,7 @@ fn without_user_part(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Credentials;
+    use super::{Credentials, GitError, Path};
     use crate::secret::Secret;
 
     fn with_password(password: &str) -> Credentials {
@@ -209,6 +213,14 @@ mod tests {
         let credentials = Credentials::default();
         assert_eq!(credentials.printable("a\r\n\x1b[31mb\t c\n"), "a [31mb c");
         assert_eq!(credentials.printable(&"ä".repeat(2000)).len(), 1024);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let Err(GitError::Unauthorised(text)) = Credentials::read(Some(Path::new("/nope/git"))) else {
+            panic!("a folder that is not there was read");
+        };
+        assert!(text.contains("/nope/git"), "{text}");
     }
 
     #[test]
