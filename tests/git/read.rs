@@ -28,12 +28,14 @@ fn an_empty_repository_and_an_absent_branch_have_no_head() {
 fn steps_carry_the_files_as_they_stood_oldest_first() {
     for over in BOTH {
         let lab = Lab::new(over);
-        let c0 =
-            lab.bare.commit("main", &[("net/a.yaml", "a: 0"), ("net/b.yml", "b: 0"), ("README.md", "x")]);
+        let c0 = lab.bare.commit(
+            "main",
+            &[("net/a.yaml", "a: 0"), ("net/b.yml", "b: 0"), ("net/c.YAML", "c: 0"), ("README.md", "x")],
+        );
         let mut remote = lab.open("a");
         let first = read(&mut remote, &["net"], None).unwrap();
         assert_eq!((first.descent, ids(&first)), (Descent::First, vec![c0.as_str()]));
-        assert_eq!(paths(&first.at_head), ["net/a.yaml", "net/b.yml"]);
+        assert_eq!(paths(&first.at_head), ["net/a.yaml", "net/b.yml", "net/c.YAML"]);
 
         let c1 = lab.bare.commit("main", &[("net/a.yaml", "a: 1")]);
         let c2 = lab.bare.commit_entries("main", &[("README.md", Entry::Gone)]);
