@@ -9,6 +9,7 @@ pub mod order;
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -18,7 +19,7 @@ use crate::{
     api::{
         names::{NodeName, Uid},
         reasons::Reason,
-        status::{Intent, IntentKind, NodeFailure, Truth},
+        status::{Intent, IntentKind, NodeFailure, Nodes, Truth},
     },
     profile::HealthRules,
     rollout::{
@@ -48,9 +49,9 @@ pub fn runs(pod: &Pod, images: &BTreeMap<String, String>) -> bool {
 
 /// Everything that classification needs.
 #[derive(Debug, Clone)]
-pub struct Question<'a> {
+pub struct Question<'w, 'a> {
     /// What was seen.
-    pub world: &'a World,
+    pub world: &'w World,
     /// UID of the agent DaemonSet.
     pub agent: &'a Uid,
     /// Where pods shall get to.
@@ -127,7 +128,7 @@ pub enum NodeState {
 }
 
 /// One node with its state.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeDiff<'a> {
     /// Its name.
     pub name: &'a NodeName,
@@ -144,11 +145,13 @@ pub struct NodeDiff<'a> {
     /// The pod runs neither last good nor the goal: an earlier attempt was here.
     pub ours_to_repair: bool,
     /// The open intent.
-    pub intent: Option<&'a Intent>,
+    pub intent: Option<Box<Intent>>,
     /// A recorded failure of this way.
-    pub failure: Option<&'a NodeFailure>,
+    pub failure: Option<Box<NodeFailure>>,
     /// Its state.
     pub state: NodeState,
+    /// When that may change without an observation.
+    pub until: Option<Timestamp>,
 }
 
 impl NodeDiff<'_> {
@@ -176,14 +179,10 @@ impl NodeDiff<'_> {
 }
 
 /// All nodes that matter for a target, in order of name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Diff<'a> {
     /// Nodes in scope, and nodes outside that have an agent pod or an intent.
     pub nodes: Vec<NodeDiff<'a>>,
-    /// Intents whose node is gone.
-    pub orphans: Vec<&'a Intent>,
-    /// When a state may change without an observation.
-    pub next: Option<Timestamp>,
 }
 
 impl<'a> Diff<'a> {
@@ -191,24 +190,27 @@ impl<'a> Diff<'a> {
     pub fn in_scope(&self) -> impl Iterator<Item = &NodeDiff<'a>> {
         self.nodes.iter().filter(|node| node.in_scope)
     }
+
+    /// When a state may change without an observation.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.nodes.iter().filter_map(|node| node.until).min()
+    }
 }
 
 /// Classifies every node: one walk over nodes, agent pods, intents and failures, all in order of node.
-pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
+pub fn classify<'w>(q: &Question<'w, '_>) -> Diff<'w> {
     let mut pods = Along::sorted(pods_by_node(q), |(node, ..)| node);
     let mut open = Along::new(q.open.iter().collect(), |intent: &&Intent| &intent.node);
-    let counted = |failure: &&NodeFailure| failure.in_rollback == (q.way == IntentKind::PutBack);
-    let failures = q.failures.iter().filter(counted).collect();
-    let mut failures = Along::new(failures, |failure: &&NodeFailure| &failure.node);
+    let mut failures = Along::new(failures(q, q.failures).collect(), |failure: &&NodeFailure| &failure.node);
     let baseline: BTreeSet<&Uid> = q.baseline.iter().filter(|_| on(Guard::Baseline)).collect();
     let mut images = Images::of(q);
-    let mut diff = Diff { nodes: Vec::with_capacity(q.world.nodes.len()), ..Diff::default() };
+    let mut nodes = Vec::with_capacity(q.world.nodes.len());
     for (name, node) in &q.world.nodes {
         // Of several, the one that is not being deleted.
         let pod = pods.at(name).iter().max_by_key(|(.., pod)| !pod.is.deleting);
         let pod = pod.map(|(_, key, pod)| (*key, *pod));
-        let intent = open.at(name).iter().copied().find(|intent| intent.node_uid == node.uid);
-        let failure = failures.at(name).iter().copied().find(|failure| failure.node_uid == node.uid);
+        let intent = open.at(name).iter().find(|intent| intent.node_uid == node.uid);
+        let failure = failures.at(name).iter().find(|failure| failure.node_uid == node.uid);
         let in_scope = matches(q.selector, &node.is.labels) || !on(Guard::Scope);
         if !in_scope && intent.is_none() && pod.is_none() {
             continue;
@@ -222,23 +224,60 @@ pub fn classify<'a>(q: &Question<'a>) -> Diff<'a> {
             at_goal,
             baseline: baseline.contains(&node.uid),
             ours_to_repair: strayed,
-            intent,
-            failure,
+            intent: intent.map(|intent| Box::new((*intent).clone())),
+            failure: failure.map(|failure| Box::new((*failure).clone())),
             state: NodeState::Waiting,
+            until: None,
         };
-        one.state = state(q, &one, &mut diff.next);
-        diff.nodes.push(one);
+        one.judge(q);
+        nodes.push(one);
     }
-    let gone =
-        |intent: &&Intent| q.world.nodes.get(&intent.node).is_none_or(|node| node.uid != intent.node_uid);
-    diff.orphans = q.open.iter().filter(gone).collect();
+    Diff { nodes }
+}
+
+/// Brings a diff of the same question up to date, whose intents, failures and baseline were those of `before`: only
+/// nodes of which one of them changed are looked at.
+pub fn again<'w>(q: &Question<'w, '_>, before: &Nodes, mut diff: Rc<Diff<'w>>) -> Rc<Diff<'w>> {
+    if before.baseline != q.baseline {
+        return Rc::new(classify(q));
+    }
+    let intents = changed(&before.open, q.open).map(|intent| &intent.node);
+    let failed = changed(&before.failures, q.failures).map(|failure| &failure.node);
+    for name in intents.chain(failed).collect::<BTreeSet<_>>() {
+        let Some(node) = q.world.nodes.get(name) else { continue };
+        let Ok(place) = diff.nodes.binary_search_by(|one| one.name.cmp(name)) else {
+            return Rc::new(classify(q));
+        };
+        let intent = q.open.iter().find(|intent| intent.node == *name && intent.node_uid == node.uid);
+        let mut failures = failures(q, q.failures);
+        let failure = failures.find(|failure| failure.node == *name && failure.node_uid == node.uid);
+        let Some(one) = Rc::make_mut(&mut diff).nodes.get_mut(place) else { continue };
+        if !one.in_scope && one.pod.is_none() {
+            return Rc::new(classify(q));
+        }
+        one.intent = intent.cloned().map(Box::new);
+        one.failure = failure.cloned().map(Box::new);
+        one.judge(q);
+    }
     diff
+}
+
+/// What is in only one of two lists.
+fn changed<'l, T: PartialEq>(before: &'l [T], now: &'l [T]) -> impl Iterator<Item = &'l T> {
+    let gone = before.iter().filter(|one| !now.contains(one));
+    gone.chain(now.iter().filter(|one| !before.contains(one)))
+}
+
+/// Failures of the way that is asked about.
+fn failures<'f>(q: &Question<'_, '_>, all: &'f [NodeFailure]) -> impl Iterator<Item = &'f NodeFailure> {
+    let back = q.way == IntentKind::PutBack;
+    all.iter().filter(move |failure| failure.in_rollback == back)
 }
 
 type Placed<'a> = (&'a NodeName, &'a PodKey, &'a Seen<Pod>);
 
 /// Agent pods, which the world keeps in order of node.
-fn pods_by_node<'a>(q: &Question<'a>) -> Vec<Placed<'a>> {
+fn pods_by_node<'w>(q: &Question<'w, '_>) -> Vec<Placed<'w>> {
     let pods = q.world.pods.of(q.agent);
     pods.filter_map(|(key, pod)| pod.is.node.as_ref().map(|node| (node, key, pod))).collect()
 }
@@ -289,7 +328,7 @@ struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    const fn of(q: &Question<'a>) -> Self {
+    const fn of(q: &Question<'_, 'a>) -> Self {
         Self { goal: q.goal, saved: q.saved, last: None }
     }
 
@@ -319,9 +358,19 @@ pub fn matches(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, St
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> NodeState {
-    let mut soon = |at: Timestamp| *next = Some(next.map_or(at, |known| known.min(at)));
-    match (one.intent, one.pod) {
+impl<'w> NodeDiff<'w> {
+    /// Judges its state anew.
+    fn judge(&mut self, q: &Question<'w, '_>) {
+        let mut until = None;
+        self.state = state(q, self, &mut until);
+        self.until = until;
+    }
+}
+
+fn state(q: &Question<'_, '_>, one: &NodeDiff<'_>, until: &mut Option<Timestamp>) -> NodeState {
+    let mut soon = |at: Timestamp| *until = Some(until.map_or(at, |known| known.min(at)));
+    let failure = one.failure.as_deref();
+    match (one.intent.as_deref(), one.pod) {
         (Some(_), None) => NodeState::Acting,
         // On the way back, the pod that was to be replaced may be right as it is: it settles once a deletion that
         // was under way would have been seen.
@@ -348,11 +397,11 @@ fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> 
             }
         },
         // A node that was acted on and has no pod since has failed; it is not skipped.
-        (None, None) => match one.failure {
+        (None, None) => match failure {
             Some(failure) if one.node.is.ready != Truth::Unknown => recorded(failure),
             Some(_) | None => NodeState::Skipped(Skip::NoAgentPod),
         },
-        (None, Some((_, pod))) if one.at_goal => match (judge(q, one, pod), one.failure) {
+        (None, Some((_, pod))) if one.at_goal => match (judge(q, one, pod), failure) {
             (Health::Healthy, _) => NodeState::Healthy,
             (Health::Unreachable, _) => NodeState::Unreachable,
             (Health::Failed(..), Some(failure)) => recorded(failure),
@@ -366,14 +415,14 @@ fn state(q: &Question<'_>, one: &NodeDiff<'_>, next: &mut Option<Timestamp>) -> 
                 NodeState::Unsettled
             }
         },
-        (None, Some((_, pod))) => match one.failure {
+        (None, Some((_, pod))) => match failure {
             Some(failure) if one.node.is.ready != Truth::Unknown => recorded(failure),
             Some(_) | None => untouched(one, pod, q.way),
         },
     }
 }
 
-fn judge(q: &Question<'_>, one: &NodeDiff<'_>, pod: &Seen<Pod>) -> Health {
+fn judge(q: &Question<'_, '_>, one: &NodeDiff<'_>, pod: &Seen<Pod>) -> Health {
     // What a pod did over time matters only while it is not Ready.
     let unready = !pod.is.ready || !pod.is.initialized;
     Judge {

@@ -5,12 +5,9 @@ use std::{collections::BTreeMap, fmt};
 use super::NodeDiff;
 use crate::api::names::{AttemptId, Uid};
 
-/// Labels by which a control-plane node is known.
-const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
-
 /// Whether a node is part of the control plane.
 pub fn control_plane(node: &NodeDiff<'_>) -> bool {
-    CONTROL_PLANE.iter().any(|label| node.node.is.labels.contains_key(*label))
+    node.node.is.labels.topology().control_plane
 }
 
 /// Nodes that take turns: those of one architecture and zone.
@@ -22,8 +19,8 @@ struct Group<'n> {
 
 impl<'n> Group<'n> {
     fn of(node: &NodeDiff<'n>) -> Self {
-        let label = |name: &str| node.node.is.labels.get(name).map_or("", String::as_str);
-        Self { arch: label("kubernetes.io/arch"), zone: label("topology.kubernetes.io/zone") }
+        let topology = node.node.is.labels.topology();
+        Self { arch: &topology.arch, zone: &topology.zone }
     }
 
     /// From its text in a status; a label value has no slash.

@@ -1,6 +1,6 @@
 //! Judgements on single nodes, as sentences.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,11 +12,14 @@ use crate::{
     api::{
         names::{AttemptId, NodeName, Rv, Uid},
         reasons::Reason,
-        status::Truth,
+        status::{Intent, IntentKind, NodeFailure, Nodes, Truth},
     },
-    diff::{Goal, NodeState, Question, Skip, classify},
+    dice::Dice,
+    diff::{Goal, NodeState, Question, Skip, again, classify},
     profile::HealthRules,
-    world::{Node, Object, ObjectId, Observation, Pod, PodKey, PodMemory, Seen, Shape, WaitReason, World},
+    world::{
+        Labels, Node, Object, ObjectId, Observation, Pod, PodKey, PodMemory, Seen, Shape, WaitReason, World,
+    },
 };
 
 const RULES: HealthRules =
@@ -28,7 +31,7 @@ fn at(second: i64) -> Timestamp {
 
 fn node() -> Node {
     Node {
-        labels: Arc::new(BTreeMap::from([("zone".to_owned(), "a".to_owned())])),
+        labels: Labels::new(Arc::new(BTreeMap::from([("zone".to_owned(), "a".to_owned())]))),
         created: at(0),
         ready: Truth::True,
         network_unavailable: false,
@@ -225,7 +228,7 @@ fn many() -> World {
             id: ObjectId::Node(name.clone()),
             uid: Uid::new(format!("node-{index}")),
             rv: Rv(1),
-            shape: Shape::Node(Node { labels: Arc::new(labels), ..node() }),
+            shape: Shape::Node(Node { labels: Labels::new(Arc::new(labels)), ..node() }),
         };
         let _ = world.apply(Observation::Answered(Box::new(object)), at(0));
         for (count, deleting) in [(0, true), (1, false)] {
@@ -274,5 +277,61 @@ fn every_node_gets_its_own_pod_and_the_first_in_turn_are_the_first_of_all() {
     assert_eq!(all.len(), 30);
     for count in [0, 1, 4, 29, 30, 31] {
         assert_eq!(names(order::first(diff.nodes.iter(), &attempt, count)), all[..count.min(30)], "{count}");
+    }
+}
+
+#[test]
+fn a_diff_that_is_brought_up_to_date_is_the_diff_made_anew() {
+    let world = many();
+    let goal = Goal::Images(Arc::new(BTreeMap::from([("agent".to_owned(), "v2".to_owned())])));
+    let (agent, zone) =
+        (Uid::new("ds"), BTreeMap::from([("topology.kubernetes.io/zone".into(), "a".into())]));
+    // A node's UID and name as `many` gives them; nodes from 25 on are outside of the world, or of another life.
+    let node = |index: usize| (NodeName::new(format!("n{:02}", (index * 17) % 30)), format!("node-{index}"));
+    let intent = |index: usize, spent: i64| {
+        let (node, uid) = node(index);
+        let (node_uid, before) = (Uid::new(&uid), Uid::new(format!("pod-{index}-{}", spent % 2)));
+        let kind = IntentKind::Upgrade;
+        Intent { node, node_uid, kind, before, started_at: at(0), spent, as_of: at(90) }
+    };
+    let failure = |index: usize, tries: i32| {
+        let (node, uid) = node(index);
+        let node_uid = if index < 25 { Uid::new(uid) } else { Uid::new("another") };
+        let (reason, message) = ("AgentCrashLooping".to_owned(), format!("{tries} tries"));
+        NodeFailure { node, node_uid, reason, message, at: at(0), tries, in_rollback: tries == 3 }
+    };
+    let mut dice = Dice::new(7);
+    let mut draw = |of: i32| i64::try_from(dice.throw() % u64::try_from(of).unwrap()).unwrap();
+    let mut nodes = Nodes::default();
+    let mut kept = None;
+    for round in 0..500 {
+        let index = |draw: &mut dyn FnMut(i32) -> i64| usize::try_from(draw(30)).unwrap();
+        let before = nodes.clone();
+        match draw(5) {
+            0 => nodes.open.clear(),
+            1 => nodes.failures.retain(|failure| failure.tries == 2),
+            2 => nodes.open.push(intent(index(&mut draw), draw(3))),
+            3 => nodes.failures.push(failure(index(&mut draw), i32::try_from(draw(3)).unwrap() + 1)),
+            _ if round % 10 == 0 => nodes.baseline = vec![Uid::new(node(index(&mut draw)).1)],
+            _ => {}
+        }
+        let question = Question {
+            world: &world,
+            agent: &agent,
+            goal: &goal,
+            saved: &[],
+            selector: &zone,
+            open: &nodes.open,
+            failures: &nodes.failures,
+            baseline: &nodes.baseline,
+            way: IntentKind::Upgrade,
+            rules: RULES,
+            timeout: 600,
+            now: at(100),
+        };
+        let anew = classify(&question);
+        let diff = kept.map_or_else(|| Rc::new(anew.clone()), |diff| again(&question, &before, diff));
+        assert_eq!(*diff, anew, "in round {round}");
+        kept = Some(diff);
     }
 }

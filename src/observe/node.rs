@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::wire::{Condition, Meta};
 use crate::{
     api::{names::NodeName, status::Truth},
-    world::{Node, Object, ObjectId, Shape},
+    world::{Labels, Node, Object, ObjectId, Shape},
 };
 
 /// Taints of nodes that are going away by themselves.
@@ -62,7 +62,7 @@ impl Wire {
                 || text.contains("network plugin")
         };
         let node = Node {
-            labels: Arc::new(std::mem::take(&mut self.metadata.labels)),
+            labels: Labels::new(Arc::new(std::mem::take(&mut self.metadata.labels))),
             created: self.metadata.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH),
             ready: truth,
             network_unavailable: condition("NetworkUnavailable").is_some_and(|c| c.status == "True"),

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::{project, store};
@@ -205,7 +203,7 @@ fn projecting_twice_gives_equal_shapes_whatever_the_heartbeat() {
     }
     let beat = with(NODE, "/status/conditions/2/lastHeartbeatTime", json!("2026-03-01T10:06:00Z"));
     assert_eq!(node(&beat), node(NODE));
-    let names = Arc::clone(&node(NODE).labels);
+    let names = node(NODE).labels;
     assert_eq!(names.len(), 4);
     assert_eq!(object(Feed::CniUpgrades, CLAIM).id, ObjectId::Claim(ClaimKey::cni("c-328")));
 }

@@ -12,6 +12,7 @@ pub mod objects;
 mod pods;
 mod state;
 mod target;
+mod topology;
 
 pub use objects::{
     Agent, AgentKey, Claim, ClaimStatus, Hold, Mark, Node, Object, ObjectId, Pod, PodKey, Record, Revision,
@@ -20,3 +21,4 @@ pub use objects::{
 pub use pods::{PodMemory, Pods};
 pub use state::{Feed, FeedHealth, Key, Observation, Seen, World};
 pub use target::Target;
+pub use topology::{Labels, Topology};

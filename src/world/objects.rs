@@ -12,7 +12,10 @@ use crate::api::{
     names::{Digest, NodeName, RepoName, Rv, Uid},
     status::{Attempt, LastGood, Rollback, Truth},
 };
-use crate::{mirror::ledger::Ledger, world::Target};
+use crate::{
+    mirror::ledger::Ledger,
+    world::{Labels, Target},
+};
 
 /// `namespace/name` of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +94,7 @@ pub enum Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// All labels.
-    pub labels: Arc<BTreeMap<String, String>>,
+    pub labels: Labels,
     /// `metadata.creationTimestamp`, by the API server's clock.
     pub created: Timestamp,
     /// Condition `Ready`; `Unknown` also when the condition is absent.

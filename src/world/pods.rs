@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::{
     Pod, PodKey,
     state::{News, Seen},
+    topology::shared,
 };
 use crate::api::names::{NodeName, Uid};
 
@@ -77,6 +78,16 @@ impl Pods {
         pods.map(|((_, key), pod)| (key, &**pod))
     }
 
+    /// The name of a node as its pods have it, so that they share one.
+    pub(super) fn name_of(&self, node: NodeName) -> NodeName {
+        let first = (Some(node.clone()), PodKey { namespace: "".into(), name: "".into() });
+        let mut places = self.by_owner.values().filter_map(|places| places.range(&first..).next());
+        match places.find(|((name, _), _)| name.as_ref() == Some(&node)) {
+            Some(((Some(name), _), _)) => name.clone(),
+            Some(((None, _), _)) | None => node,
+        }
+    }
+
     /// What was seen of a pod over time, by its UID.
     pub fn memory(&self, uid: &Uid) -> Option<&PodMemory> {
         self.memory.get(uid)
@@ -100,7 +111,7 @@ impl Pods {
                         self.memory.remove(&old.uid);
                     }
                 }
-                new.is.images = self.one_map(new.is.images);
+                new.is.images = shared(&mut self.images, new.is.images);
                 self.remember(&new);
                 self.place(key, new);
                 Put::Changed(old.and_then(|old| old.is.owner.clone()))
@@ -142,15 +153,5 @@ impl Pods {
         } else if pod.is.waiting.is_some() {
             memory.trouble_since = memory.trouble_since.or(Some(pod.since));
         }
-    }
-
-    /// The map that stands for all equal ones.
-    fn one_map(&mut self, images: Images) -> Images {
-        if let Some(known) = self.images.get(&images) {
-            return Arc::clone(known);
-        }
-        self.images.retain(|known| Arc::strong_count(known) > 1);
-        self.images.insert(Arc::clone(&images));
-        images
     }
 }

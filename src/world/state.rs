@@ -1,6 +1,9 @@
 //! The world and how an observation changes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -9,6 +12,7 @@ use super::{
     git::GitSeen,
     objects::{Agent, AgentKey, Claim, Node, Object, ObjectId, Pod, PodKey, Record, Revision, Shape},
     pods::{Pods, Put},
+    topology::Topology,
 };
 use crate::{
     api::{
@@ -147,6 +151,8 @@ pub struct World {
     pub feeds: BTreeMap<Feed, FeedHealth>,
     /// Identifiers seen so far in lists that are under way.
     listing: BTreeMap<Feed, BTreeSet<ObjectId>>,
+    /// One value for each topology that nodes have.
+    topologies: BTreeSet<Arc<Topology>>,
     /// Deletions by UID, so that a late event cannot revive an object; bounded.
     gone: BTreeMap<Uid, Rv>,
 }
@@ -329,12 +335,10 @@ impl World {
             };
         }
         match (id, shape) {
-            (ObjectId::Node(name), Shape::Node(node)) => {
-                if put(&mut self.nodes, name, seen!(node)) {
-                    self.agent_keys()
-                } else {
-                    BTreeSet::new()
-                }
+            (ObjectId::Node(name), Shape::Node(mut node)) => {
+                node.labels.share(&mut self.topologies);
+                let name = if self.nodes.contains_key(&name) { name } else { self.pods.name_of(name) };
+                if put(&mut self.nodes, name, seen!(node)) { self.agent_keys() } else { BTreeSet::new() }
             }
             (ObjectId::Pod(key), Shape::Pod(pod)) => self.see_pod(key, seen!(pod)),
             (ObjectId::Agent(key), Shape::Agent(agent)) => {
@@ -379,7 +383,13 @@ impl World {
         }
     }
 
-    fn see_pod(&mut self, key: PodKey, seen: Seen<Pod>) -> BTreeSet<Key> {
+    fn see_pod(&mut self, key: PodKey, mut seen: Seen<Pod>) -> BTreeSet<Key> {
+        // One name for a node and its pods, so that they are matched by pointer.
+        if let Some(name) = &mut seen.is.node
+            && let Some((known, _)) = self.nodes.get_key_value(name)
+        {
+            name.clone_from(known);
+        }
         let owner = seen.is.owner.clone();
         let Put::Changed(before) = self.pods.put(key, seen) else { return BTreeSet::new() };
         let mut keys = self.keys_of_owner(owner.as_ref());

@@ -66,8 +66,6 @@ impl Cx<'_> {
     fn count(&mut self) {
         let Some(view) = self.counting() else { return };
         let diff = self.classify(&view);
-        // Time alone can change the counts, also where nothing else is waited for.
-        self.look_at(diff.next);
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let scope = || diff.in_scope().filter(|node| node.pod.is_some() || node.intent.is_some());
         let all = scope().count();
@@ -94,8 +92,8 @@ impl Cx<'_> {
         let waiting = scope().filter(|node| node.state == NodeState::Waiting).count();
         // After a failure nobody waits for a turn.
         let failed_for_good = self.draft.phase == CniPhase::Failed;
-        let next = diff.next;
-        self.look_at(next);
+        // Time alone can change the counts, also where nothing else is waited for.
+        self.look_at(diff.until());
         let draft = &mut self.draft;
         draft.upgraded_nodes = number(upgraded);
         draft.failed_nodes = number(failed);

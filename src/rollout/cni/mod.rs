@@ -21,6 +21,7 @@ pub(super) use preview::preview;
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
+    rc::Rc,
     sync::Arc,
 };
 
@@ -44,6 +45,7 @@ use crate::{
         reasons::Reason,
         status::{Attempt, AttemptKind, IntentKind, Outcome, Rollback, Transition},
     },
+    diff::Diff,
     mirror::ledger::{Ledger, ObjectEntry, TargetEntry},
     profile::Profile,
     world::{Agent, AgentKey, Claim, Key, Seen, World},
@@ -82,6 +84,8 @@ struct Cx<'a> {
     recheck: Option<Timestamp>,
     /// What the live template has in place of each covered image, once asked for.
     covered: OnceCell<Result<Vec<ImageChange>, Refusal>>,
+    /// The last classification, with the view that it answers.
+    classified: RefCell<Option<(window::View, Rc<Diff<'a>>)>>,
     /// Covered images of saved templates by digest, once asked for.
     saved: RefCell<BTreeMap<Digest, Arc<BTreeMap<String, String>>>>,
 }
@@ -155,6 +159,7 @@ impl<'a> Cx<'a> {
             decision: Decision::default(),
             recheck: None,
             covered: OnceCell::new(),
+            classified: RefCell::default(),
             saved: RefCell::default(),
         })
     }

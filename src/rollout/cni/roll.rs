@@ -30,7 +30,7 @@ impl Cx<'_> {
             // Failed nodes are tried once more at the end.
             let again = |node: &&NodeDiff<'_>| {
                 matches!(node.state, NodeState::Failed(..))
-                    && node.failure.is_some_and(|failure| failure.tries < 2)
+                    && node.failure.as_ref().is_some_and(|failure| failure.tries < 2)
             };
             startable = diff.nodes.iter().filter(again).collect();
         }

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -15,7 +16,7 @@ use crate::{
         reasons::Reason,
         status::{Intent, IntentKind, NodeFailure, Nodes},
     },
-    diff::{Diff, Goal, NodeDiff, NodeState, Question, classify},
+    diff::{self, Diff, Goal, NodeDiff, NodeState, Question},
     rollout::{
         effect::{Effect, StepName},
         guard::{Guard, on},
@@ -32,12 +33,23 @@ pub(super) const NAMED: usize = 10;
 pub(super) const FAILURES: usize = 51;
 
 /// What classification borrows, apart from the draft that changes meanwhile.
+#[derive(Clone)]
 pub(super) struct View {
-    pub(super) nodes: Nodes,
+    pub(super) nodes: Rc<Nodes>,
     pub(super) goal: Goal,
     pub(super) saved: Vec<Arc<BTreeMap<String, String>>>,
     pub(super) selector: BTreeMap<String, String>,
     pub(super) way: IntentKind,
+}
+
+impl View {
+    /// Whether another view differs in the draft's nodes at most.
+    fn asks_as(&self, other: &Self) -> bool {
+        self.way == other.way
+            && self.goal == other.goal
+            && self.saved == other.saved
+            && self.selector == other.selector
+    }
 }
 
 impl<'a> Cx<'a> {
@@ -45,7 +57,7 @@ impl<'a> Cx<'a> {
     pub(super) fn forward(&self) -> Option<View> {
         let covered = self.covered().ok()?;
         Some(View {
-            nodes: self.draft.nodes.clone(),
+            nodes: Rc::new(self.draft.nodes.clone()),
             goal: Goal::Images(Arc::new(super::template::by_container(&covered))),
             saved: self.known_images(),
             selector: self.spec.node_selector.clone(),
@@ -57,7 +69,7 @@ impl<'a> Cx<'a> {
     pub(super) fn backward(&self, goal: Goal) -> View {
         let selector = if on(Guard::Leaked) { BTreeMap::new() } else { self.spec.node_selector.clone() };
         View {
-            nodes: self.draft.nodes.clone(),
+            nodes: Rc::new(self.draft.nodes.clone()),
             goal,
             saved: self.known_images(),
             selector,
@@ -65,12 +77,10 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Classifies all nodes.
-    pub(super) fn classify<'v>(&self, view: &'v View) -> Diff<'v>
-    where
-        'a: 'v,
-    {
-        classify(&Question {
+    /// Classifies all nodes. World and time stand still in a pass, so only what the draft changed since the last
+    /// classification for the same goal is looked at anew.
+    pub(super) fn classify(&self, view: &View) -> Rc<Diff<'a>> {
+        let question = Question {
             world: self.case.world,
             agent: &self.agent.uid,
             goal: &view.goal,
@@ -83,7 +93,13 @@ impl<'a> Cx<'a> {
             rules: self.profile.health,
             timeout: self.timeout(),
             now: self.now.at,
-        })
+        };
+        let diff = match self.classified.take() {
+            Some((before, diff)) if before.asks_as(view) => diff::again(&question, &before.nodes, diff),
+            Some(_) | None => Rc::new(diff::classify(&question)),
+        };
+        self.classified.replace(Some((view.clone(), Rc::clone(&diff))));
+        diff
     }
 
     /// Settles what can be settled; `act` says whether pods may be deleted now.
@@ -93,14 +109,14 @@ impl<'a> Cx<'a> {
         let diff = self.classify(view);
         let mut open = Vec::with_capacity(view.nodes.open.len());
         for node in &diff.nodes {
-            match node.intent {
+            match &node.intent {
                 Some(intent) => open.extend(self.settle_one(node, intent, view.way, act)),
                 None => self.note(node, view.way),
             }
         }
         in_order(&mut open);
         self.draft.nodes.open = open;
-        self.look_at(diff.next);
+        self.look_at(diff.until());
     }
 
     fn settle_one(

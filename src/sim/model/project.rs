@@ -19,8 +19,8 @@ use crate::{
     },
     mirror::ledger::Ledger,
     world::{
-        Agent, AgentKey, Claim, ClaimStatus, Feed, Hold, Mark, Node, Object, ObjectId, Observation, Pod,
-        PodKey, Revision, Shape, WaitReason, digest,
+        Agent, AgentKey, Claim, ClaimStatus, Feed, Hold, Labels, Mark, Node, Object, ObjectId, Observation,
+        Pod, PodKey, Revision, Shape, WaitReason, digest,
     },
 };
 
@@ -152,7 +152,7 @@ fn id(stored: &Stored) -> Option<ObjectId> {
 fn shape_of_node(stored: &Stored, node: &NodeBody) -> Node {
     let network = node.network_unavailable.as_ref();
     Node {
-        labels: Arc::clone(&stored.meta.labels),
+        labels: Labels::new(Arc::clone(&stored.meta.labels)),
         created: stored.created,
         ready: node.ready.status,
         network_unavailable: network.is_some_and(|condition| condition.status == Truth::True),
