@@ -6,6 +6,7 @@
 //! engine at any await point is like killing the process. Limits: at most `WRITES` cluster writes at once.
 
 mod git;
+mod halt;
 mod pass;
 mod queue;
 mod rest;
@@ -38,14 +39,12 @@ use crate::{
     observe::Observer,
     perform::{self, GitPort, Permit},
     profile::Profile,
-    rollout::{
-        self, Case, Decision, Now,
-        effect::{Effect, EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
-    },
+    rollout::effect::{Effect, EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
     world::{Feed, FeedHealth, Key, Observation, Shape, World},
 };
 use git::{Ears, Since, Worker};
-use pass::Halted;
+use halt::Halts;
+use pass::Core;
 use rest::Rests;
 
 /// Most cluster writes at once.
@@ -107,9 +106,8 @@ pub struct Engine {
     rests: Rests,
     /// Commits that the mirror has parsed already.
     memos: BTreeMap<RepoName, ReadMemo>,
-    halted: Halted,
-    /// The core's decision about a target.
-    rollout: fn(&Case<'_>, Now) -> Decision,
+    halts: Halts,
+    core: Core,
     told: BTreeMap<Key, Vec<String>>,
     requested: BTreeMap<Uid, String>,
     seen: mpsc::Receiver<Observation>,
@@ -143,8 +141,8 @@ impl Engine {
             covered: BTreeMap::new(),
             rests: Rests::default(),
             memos: BTreeMap::new(),
-            halted: Halted::default(),
-            rollout: rollout::decide,
+            halts: Halts::default(),
+            core: Core::default(),
             told: BTreeMap::new(),
             requested: BTreeMap::new(),
             seen,
@@ -219,6 +217,7 @@ impl Engine {
         let now = self.clock.now();
         self.hear_requests(&observation);
         for key in self.world.apply(observation, now) {
+            self.halts.touch(&key);
             self.queue.hurry(key, now);
         }
     }

@@ -11,18 +11,28 @@ use jiff::Timestamp;
 use super::{EPOCH, Engine, Writing};
 use crate::{
     api::names::RepoName,
-    clock::later,
-    mirror::{self, MirrorCase},
+    clock::{self, later},
+    mirror::{self, MirrorCase, ReadMemo},
     publish::{self, PublishCase},
     rollout::{
         self, Case, Decision, Now,
         effect::{Effect, EffectId, StatusWrite, StepName},
     },
-    world::{Key, Target},
+    world::{Key, Observation, Target},
 };
 
-/// Keys whose decision panicked, with what it said: nothing is done about them until the process is started again.
-pub(super) type Halted = BTreeMap<Key, String>;
+/// The three pure reconcilers.
+pub(super) struct Core {
+    pub(super) mirror: fn(&MirrorCase<'_>, &mut ReadMemo, Now) -> Decision,
+    pub(super) rollout: fn(&Case<'_>, Now) -> Decision,
+    pub(super) publish: fn(&PublishCase<'_>, Now) -> Decision,
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        Self { mirror: mirror::mirror, rollout: rollout::decide, publish: publish::publish }
+    }
+}
 
 impl Engine {
     pub(super) fn pass(&mut self, key: &Key, now: Timestamp) {
@@ -50,36 +60,56 @@ impl Engine {
 
     /// The decision, or what is told of a key about which there is none.
     fn decide(&mut self, key: &Key, now: Timestamp) -> Decision {
-        let now = Now { at: now, epoch: EPOCH };
-        if !self.halted.contains_key(key) {
+        if self.halts.rest(key, now).is_none() {
             // The core is total; this is the last line of defence, so that one target cannot take the others along.
-            match catch_unwind(AssertUnwindSafe(|| self.ask(key, now))) {
-                Ok(decision) => return decision,
-                Err(panic) => {
-                    let why = text(&*panic);
-                    tracing::error!(key = %name(key), why, "the decision failed; only this key is halted");
-                    self.halted.insert(key.clone(), why);
+            match catch_unwind(AssertUnwindSafe(|| self.ask(key, Now { at: now, epoch: EPOCH }))) {
+                Ok(decision) => {
+                    if self.halts.lift(key) {
+                        tracing::info!(key = %name(key), "decided again after failures");
+                        self.apply(Observation::Decided(key.clone()));
+                    }
+                    return decision;
                 }
+                Err(panic) => self.halt(key, text(&*panic), now),
             }
         }
-        let (Key::Rollout(target), Some(why)) = (key, self.halted.get(key)) else {
-            return Decision::default();
+        self.halted(key, now)
+    }
+
+    fn halt(&mut self, key: &Key, why: String, now: Timestamp) {
+        let tries = self.halts.note(key, why.clone(), now, &mut self.dice);
+        tracing::error!(key = %name(key), why, tries, "the decision failed; only this key is halted and tried again");
+        self.apply(Observation::Undecided(key.clone(), why));
+    }
+
+    /// What is told of a halted key until its next try.
+    fn halted(&self, key: &Key, now: Timestamp) -> Decision {
+        let Some((until, why)) = self.halts.rest(key, now) else { return Decision::default() };
+        let mut decision = match key {
+            Key::Rollout(target) => {
+                let case =
+                    Case { target, world: &self.world, profiles: &self.profiles, config: &self.config };
+                let now = Now { at: now, epoch: EPOCH };
+                catch_unwind(AssertUnwindSafe(|| rollout::halted(&case, why, now))).unwrap_or_default()
+            }
+            // Status branch and conditions tell of these: see `World::undecided`.
+            Key::Mirror(_) | Key::Publish(_) => Decision::default(),
         };
-        let case = Case { target, world: &self.world, profiles: &self.profiles, config: &self.config };
-        catch_unwind(AssertUnwindSafe(|| rollout::halted(&case, why, now))).unwrap_or_default()
+        decision.recheck = Some(clock::until(now, until));
+        decision
     }
 
     fn ask(&mut self, key: &Key, now: Now) -> Decision {
-        let Self { world, profiles, config, memos, .. } = self;
+        let Self { world, profiles, config, memos, core, .. } = self;
         let repository = |name: &RepoName| config.repositories.iter().find(|repo| repo.name == *name);
         match key {
-            Key::Rollout(target) => (self.rollout)(&Case { target, world, profiles, config }, now),
+            Key::Rollout(target) => (core.rollout)(&Case { target, world, profiles, config }, now),
             Key::Mirror(name) => repository(name).map_or_else(Decision::default, |repo| {
                 let memo = memos.entry(name.clone()).or_default();
-                mirror::mirror(&MirrorCase { repo, world, profiles, config }, memo, now)
+                (core.mirror)(&MirrorCase { repo, world, profiles, config }, memo, now)
             }),
             Key::Publish(name) => repository(name).map_or_else(Decision::default, |repo| {
-                publish::publish(&PublishCase { repo, world, config }, now)
+                (core.publish)(&PublishCase { repo, world, config }, now)
             }),
         }
     }

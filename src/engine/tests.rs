@@ -1,10 +1,12 @@
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use kube::{Api, api::PostParams};
 use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
@@ -12,66 +14,179 @@ use crate::{
         CNIUpgrade,
         status::{Condition, Truth},
     },
+    config::Repository,
+    git::{Git2Remote, GitOptions, bare::Author},
+    mirror::{self, MirrorCase},
+    publish::{self, PublishCase},
+    rollout::{self, Case, Decision, Now},
     sim::{
-        lab::{FOLDER, Lab},
+        lab::{CLUSTER, FOLDER, Lab},
         model::cluster::ClusterSpec,
     },
     world::Target,
 };
 
 const MANIFEST: &str = include_str!("../../examples/first-rollout/clusters/demo/calico.yaml");
+const NAME: &str = "calico-upgrade-v3.28";
+
+/// A cluster, a remote and the engine over both.
+struct Scene {
+    lab: Lab,
+    author: Author,
+    api: Api<CNIUpgrade>,
+    tasks: [JoinHandle<()>; 2],
+    dir: TempDir,
+}
+
+impl Scene {
+    fn new(core: Core) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let model = ClusterSpec::new(1, 3, "2026-03-01T10:00:00Z".parse().unwrap()).build();
+        let clock = Clock::embedded(model.now());
+        let lab = Lab::new(dir.path(), model, clock).unwrap();
+        let moving = lab.cluster.clone();
+        let world = tokio::spawn(async move { moving.run().await });
+        let mut engine = lab.engine(1).unwrap();
+        engine.core = core;
+        let engine = tokio::spawn(async { engine.run(std::future::pending()).await.unwrap() });
+        let (author, api) = (lab.author().unwrap(), Api::all(lab.cluster.client()));
+        Self { lab, author, api, tasks: [world, engine], dir }
+    }
+
+    async fn wait(&self, seconds: u64) {
+        let clock = self.lab.clock;
+        clock.sleep_until(later(clock.now(), Duration::from_secs(seconds))).await;
+    }
+
+    fn push(&mut self, text: &str) {
+        let files = BTreeMap::from([(format!("{FOLDER}/calico.yaml"), Some(text.to_owned()))]);
+        self.author.commit(&files, "Change Calico\n", self.lab.clock.now()).unwrap();
+    }
+
+    async fn condition(&self, name: &str, kind: &str) -> Option<Condition> {
+        let status = self.api.get(name).await.unwrap().status?;
+        status.conditions.into_iter().find(|one| one.r#type == kind)
+    }
+
+    async fn stalled(&self, name: &str) -> Option<Condition> {
+        self.condition(name, "Stalled").await.filter(|one| one.status == Truth::True)
+    }
+
+    /// A file of the status branch.
+    fn published(&self, path: &str) -> String {
+        let options = GitOptions {
+            url: self.lab.config.repositories[0].url.clone(),
+            clone_dir: self.dir.path().join("reader"),
+            credentials: None,
+            allow_local: true,
+            connect_timeout: LIMIT,
+            read_timeout: LIMIT,
+        };
+        let mut remote = Git2Remote::open(options).unwrap();
+        let seen = remote.status(&Repository::status_branch_name(CLUSTER)).unwrap();
+        String::from_utf8(seen.files[path].bytes.to_vec()).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 static DECISIONS: AtomicUsize = AtomicUsize::new(0);
+static ROLLOUT_FAILS: AtomicBool = AtomicBool::new(true);
 
 /// Panics about agents, as a fault in the core would.
 fn faulty(case: &Case<'_>, now: Now) -> Decision {
-    if matches!(case.target, Target::Agent(_)) {
+    if matches!(case.target, Target::Agent(_)) && ROLLOUT_FAILS.load(Ordering::Relaxed) {
         DECISIONS.fetch_add(1, Ordering::Relaxed);
         panic!("a node without a name");
     }
     rollout::decide(case, now)
 }
 
-async fn stalled(api: &Api<CNIUpgrade>, name: &str) -> Option<Condition> {
-    let status = api.get(name).await.unwrap().status?;
-    status.conditions.into_iter().find(|one| one.r#type == "Stalled" && one.status == Truth::True)
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_decision_that_panics_halts_only_its_target_and_is_told_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let model = ClusterSpec::new(1, 3, "2026-03-01T10:00:00Z".parse().unwrap()).build();
-    let clock = Clock::embedded(model.now());
-    let lab = Lab::new(dir.path(), model, clock).unwrap();
-    let wait = async |seconds| clock.sleep_until(later(clock.now(), Duration::from_secs(seconds))).await;
-    let moving = lab.cluster.clone();
-    let world = tokio::spawn(async move { moving.run().await });
-    let mut engine = lab.engine(1).unwrap();
-    engine.rollout = faulty;
-    let engine = tokio::spawn(engine.run(std::future::pending()));
-    wait(30).await;
-    let mut author = lab.author().unwrap();
-    let mut push = |text: &str| {
-        let files = BTreeMap::from([(format!("{FOLDER}/calico.yaml"), Some(text.to_owned()))]);
-        author.commit(&files, "Change Calico\n", clock.now()).unwrap();
-    };
-    push(MANIFEST);
-    wait(60).await;
-    let api: Api<CNIUpgrade> = Api::all(lab.cluster.client());
-    let told = stalled(&api, "calico-upgrade-v3.28").await.unwrap();
+async fn a_decision_that_panics_halts_only_its_target_is_told_there_and_is_tried_again() {
+    let mut scene = Scene::new(Core { rollout: faulty, ..Core::default() });
+    scene.wait(30).await;
+    scene.push(MANIFEST);
+    scene.wait(60).await;
+    let told = scene.stalled(NAME).await.unwrap();
     assert_eq!(told.reason, "DecisionFailed");
     assert!(told.message.contains("a node without a name"), "{}", told.message);
+    assert!(told.message.contains("tried again by itself"), "{}", told.message);
     // Other targets, and the mirror, go on.
     let by_hand = json!({
         "apiVersion": "cni.example.com/v1", "kind": "CNIUpgrade",
         "metadata": { "name": "by-hand" }, "spec": { "targetVersion": "v3.28.0" },
     });
-    api.create(&PostParams::default(), &serde_json::from_value(by_hand).unwrap()).await.unwrap();
-    push(&MANIFEST.replace("maxParallel: 3", "maxParallel: 2"));
-    wait(60).await;
-    assert_eq!(stalled(&api, "by-hand").await.unwrap().reason, "NotOurs");
-    assert_eq!(api.get("calico-upgrade-v3.28").await.unwrap().spec.max_parallel, 2);
-    assert_eq!(DECISIONS.load(Ordering::Relaxed), 1);
-    engine.abort();
-    world.abort();
+    scene.api.create(&PostParams::default(), &serde_json::from_value(by_hand).unwrap()).await.unwrap();
+    scene.push(&MANIFEST.replace("maxParallel: 3", "maxParallel: 2"));
+    scene.wait(60).await;
+    assert_eq!(scene.stalled("by-hand").await.unwrap().reason, "NotOurs");
+    assert_eq!(scene.api.get(NAME).await.unwrap().spec.max_parallel, 2);
+    let minutes = 2;
+    assert!(DECISIONS.load(Ordering::Relaxed) <= 1 + minutes, "{DECISIONS:?}");
+    // Without any change it is tried less and less often, and goes on once it can.
+    scene.wait(4 * 60 * 60).await;
+    let tries = DECISIONS.load(Ordering::Relaxed);
+    assert!((8..=20).contains(&tries), "{tries}");
+    ROLLOUT_FAILS.store(false, Ordering::Relaxed);
+    scene.wait(30 * 60).await;
+    assert_eq!(scene.stalled(NAME).await, None);
+    assert!(scene.api.get(NAME).await.unwrap().status.unwrap().attempt.is_some());
+}
+
+static MIRROR_FAILS: AtomicBool = AtomicBool::new(false);
+
+fn faulty_mirror(case: &MirrorCase<'_>, memo: &mut ReadMemo, now: Now) -> Decision {
+    assert!(!MIRROR_FAILS.load(Ordering::Relaxed), "a path without a name");
+    mirror::mirror(case, memo, now)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_pass_that_panics_is_told_on_the_status_branch_and_tried_again() {
+    let mut scene = Scene::new(Core { mirror: faulty_mirror, ..Core::default() });
+    scene.wait(30).await;
+    scene.push(MANIFEST);
+    scene.wait(60).await;
+    MIRROR_FAILS.store(true, Ordering::Relaxed);
+    scene.push(&MANIFEST.replace("maxParallel: 3", "maxParallel: 2"));
+    scene.wait(60).await;
+    let problems = scene.published("problems.yaml");
+    assert!(problems.contains("DecisionFailed") && problems.contains("a path without a name"), "{problems}");
+    assert_eq!(scene.api.get(NAME).await.unwrap().spec.max_parallel, 3);
+    MIRROR_FAILS.store(false, Ordering::Relaxed);
+    scene.wait(30 * 60).await;
+    assert_eq!(scene.api.get(NAME).await.unwrap().spec.max_parallel, 2);
+    assert!(!scene.published("problems.yaml").contains("DecisionFailed"));
+}
+
+static PUBLISH_FAILS: AtomicBool = AtomicBool::new(false);
+
+fn faulty_publish(case: &PublishCase<'_>, now: Now) -> Decision {
+    assert!(!PUBLISH_FAILS.load(Ordering::Relaxed), "a phase without a name");
+    publish::publish(case, now)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publish_pass_that_panics_is_told_on_the_objects_and_tried_again() {
+    let mut scene = Scene::new(Core { publish: faulty_publish, ..Core::default() });
+    scene.wait(30).await;
+    scene.push(MANIFEST);
+    scene.wait(60).await;
+    PUBLISH_FAILS.store(true, Ordering::Relaxed);
+    scene.push(&MANIFEST.replace("maxParallel: 3", "maxParallel: 2"));
+    scene.wait(60).await;
+    let told = scene.condition(NAME, "GitPublished").await.unwrap();
+    assert_eq!((told.status, told.reason.as_str()), (Truth::False, "DecisionFailed"));
+    assert!(told.message.contains("a phase without a name"), "{}", told.message);
+    PUBLISH_FAILS.store(false, Ordering::Relaxed);
+    scene.wait(60 * 60).await;
+    let told = scene.condition(NAME, "GitPublished").await.unwrap();
+    assert_eq!((told.status, told.reason.as_str()), (Truth::True, "Published"));
+    assert!(!scene.published("problems.yaml").contains("DecisionFailed"));
 }

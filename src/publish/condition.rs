@@ -10,9 +10,9 @@ use crate::{
     config::Config,
     mirror::ledger::{RollbackEntry, TargetEntry},
     report::problems::{
-        document_unreadable, name_taken, rewritten, rollback_refused, status_refused, unreachable,
+        document_unreadable, name_taken, rewritten, rollback_refused, status_refused, undecided, unreachable,
     },
-    world::World,
+    world::{Key, World},
 };
 
 /// Says whether Git tells of a claim's present state; a function of what was seen, without a clock.
@@ -29,6 +29,9 @@ pub fn git_published(world: &World, config: &Config, claim: &ClaimKey) -> (Truth
 }
 
 fn of(view: &View<'_>, claim: &ClaimKey) -> (Truth, Reason, String) {
+    if let Some((why, _)) = view.case.world.undecided.get(&Key::Publish(view.case.repo.name.clone())) {
+        return (Truth::False, Reason::DecisionFailed, undecided("what to write to Git", why));
+    }
     if let Some(uid) = view.taken() {
         return (Truth::False, Reason::ClusterNameTaken, name_taken(&view.case.config.cluster, &uid));
     }

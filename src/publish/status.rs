@@ -21,7 +21,10 @@ use crate::{
         Decision,
         effect::{Effect, StepName},
     },
-    world::git::{Change, Files, NewCommit, StatusBranch},
+    world::{
+        Key,
+        git::{Change, Files, NewCommit, StatusBranch},
+    },
 };
 
 /// Progress below ten percent of the nodes is told this long after the last commit.
@@ -231,6 +234,11 @@ impl Draft {
     fn repository(&mut self, view: &View<'_>, seen: &StatusBranch) {
         let cluster = &view.case.config.cluster;
         let problems = Problems::of(view.ledger, view.git);
+        let unmirrored = view.case.world.undecided.get(&Key::Mirror(view.case.repo.name.clone()));
+        let problems = match unmirrored {
+            Some((why, since)) => problems.and_unmirrored(why, *since),
+            None => problems,
+        };
         self.file(
             CLUSTER_FILE,
             &ClusterFile { cluster: cluster.clone(), uid: view.case.config.cluster_uid.clone() },

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{
     commit::by_hand,
     escape::line,
-    words::{quoted, time},
+    words::{QUOTE, quoted, time},
 };
 use crate::{
     api::reasons::Reason,
@@ -54,6 +54,15 @@ impl Problems {
             }
         }
         Self { states, diagnostics: ledger.diagnostics.clone(), more_diagnostics: ledger.more_diagnostics }
+    }
+
+    /// Adds, before all others, that what the repository declares is not acted on since its mirror pass panicked.
+    #[must_use]
+    pub fn and_unmirrored(mut self, why: &str, since: Timestamp) -> Self {
+        let reason = Reason::DecisionFailed.as_str().to_owned();
+        let message = undecided("what the files of the repository ask for", why);
+        self.states.insert(0, RepoState { reason, message, since });
+        self
     }
 
     /// Whether there is nothing to tell.
@@ -123,6 +132,16 @@ pub fn status_refused(branch: &str, refused: &Refused) -> String {
          to that branch. It is tried again.",
         line(branch, 253),
         quoted(&refused.message)
+    )
+}
+
+/// Says that a decision panicked, with what it said, and when it is tried again.
+pub fn undecided(about: &str, why: &str) -> String {
+    format!(
+        "trunkline itself failed while it decided {about}: {}. It is tried again by itself: when something about it \
+         changes, at most once a minute, and otherwise after a wait that doubles from 1 minute to 30. If it fails \
+         again and again, report it with these words.",
+        line(why, QUOTE)
     )
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
     escape::line,
-    problems::name_taken,
+    problems::{name_taken, undecided},
     words::{NAME, QUOTE, names, quoted},
 };
 use crate::{api::reasons::Reason, rollout::waiting::Refusal, world::AgentKey};
@@ -54,8 +54,8 @@ pub fn refusal(why: &Refusal) -> String {
         }
         Refusal::DecisionFailed { why } => {
             format!(
-                "trunkline itself failed while it decided about this target: {}. {FAILED}",
-                line(why, QUOTE)
+                "{} The target is halted and nothing is done to it; all others go on.",
+                undecided("about this target", why)
             )
         }
     }
@@ -72,8 +72,6 @@ const QUARANTINED: &str = "and is not tried again by itself. To try it again, co
      the annotation `trunkline.dev/retry: <token not used before>`.";
 const BROKEN: &str =
     "The target is halted and nothing is done to it. Correct or clear the status, or commit a newer wish.";
-const FAILED: &str = "The target is halted and nothing is done to it; all others go on. Start the daemon again to try \
-     once more, and report the failure together with this status.";
 const NOT_OURS: &str = "The custom resource was not made from a manifest that trunkline follows, or Flux, \
      Argo CD or Helm manages it too; it is shown and left alone. Declare it in a followed repository and \
      delete this one, or stop the other manager.";

@@ -2,10 +2,32 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::{AgentKey, Key, Target, World};
 use crate::api::{ClaimKey, names::Uid};
 
 impl World {
+    /// Notes that there is no decision about a key; the same words once more are no news.
+    pub(super) fn note_undecided(&mut self, key: Key, why: String, now: Timestamp) -> BTreeSet<Key> {
+        let since = self.undecided.get(&key).map_or(now, |(_, since)| *since);
+        let keys = self.keys_that_tell(&key);
+        let before = self.undecided.insert(key, (why.clone(), since));
+        if before == Some((why, since)) { BTreeSet::new() } else { keys }
+    }
+
+    /// Where people are told that there is no decision about a key: what its repository publishes, and the conditions of
+    /// its objects. Not the key itself, which is not tried again because it failed.
+    pub(super) fn keys_that_tell(&self, key: &Key) -> BTreeSet<Key> {
+        let mut keys = match key {
+            Key::Mirror(repo) | Key::Publish(repo) => self.keys_of_ledger(repo),
+            // Its own halt tells of it.
+            Key::Rollout(_) => BTreeSet::new(),
+        };
+        keys.remove(key);
+        keys
+    }
+
     /// An agent concerns its own target, the targets that could not be resolved, and the resolution itself.
     pub(super) fn keys_of_agent(&self, key: AgentKey) -> BTreeSet<Key> {
         let mut keys: BTreeSet<Key> = self

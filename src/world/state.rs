@@ -118,6 +118,10 @@ pub enum Observation {
     Accepted(EffectId),
     /// A fact about a repository, whole.
     Git(Box<GitSeen>),
+    /// The decision about a key panicked, with these words.
+    Undecided(Key, String),
+    /// A decision about the key came again.
+    Decided(Key),
 }
 
 /// Everything seen.
@@ -147,6 +151,8 @@ pub struct World {
     pub dry_runs: BTreeSet<EffectId>,
     /// Repositories.
     pub git: BTreeMap<RepoName, GitSeen>,
+    /// Keys about which there is no decision: what the panic said, and since when.
+    pub undecided: BTreeMap<Key, (String, Timestamp)>,
     /// Health of the feeds; a missing one has not started.
     pub feeds: BTreeMap<Feed, FeedHealth>,
     /// Identifiers seen so far in lists that are under way.
@@ -210,6 +216,11 @@ impl World {
                 self.git.insert(seen.repo.clone(), *seen);
                 keys
             }
+            Observation::Undecided(key, why) => self.note_undecided(key, why, now),
+            Observation::Decided(key) => match self.undecided.remove(&key) {
+                Some(_) => self.keys_that_tell(&key),
+                None => BTreeSet::new(),
+            },
         }
     }
 
