@@ -319,6 +319,8 @@ impl Engine {
         };
         let now = self.clock.now();
         self.running.remove(&id);
+        // What was wanted meanwhile was decided without this end.
+        self.wanted.remove(&id);
         for observation in seen {
             self.apply(observation);
         }

@@ -23,7 +23,10 @@ use crate::{
         lab::{CLUSTER, FOLDER, Lab},
         model::cluster::ClusterSpec,
     },
-    world::Target,
+    world::{
+        Target,
+        git::{NewCommit, Signature},
+    },
 };
 
 const MANIFEST: &str = include_str!("../../examples/first-rollout/clusters/demo/calico.yaml");
@@ -189,4 +192,34 @@ async fn a_publish_pass_that_panics_is_told_on_the_objects_and_tried_again() {
     let told = scene.condition(NAME, "GitPublished").await.unwrap();
     assert_eq!((told.status, told.reason.as_str()), (Truth::True, "Published"));
     assert!(!scene.published("problems.yaml").contains("DecisionFailed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_wanted_while_the_same_effect_ran_waits_for_the_next_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = ClusterSpec::new(1, 1, "2026-03-01T10:00:00Z".parse().unwrap()).build();
+    let clock = Clock::embedded(model.now());
+    let mut engine = Lab::new(dir.path(), model, clock).unwrap().engine(1).unwrap();
+    let key = Key::Publish("demo".into());
+    let id = EffectId { key: key.clone(), attempt: None, step: StepName::PushStatus, unit: String::new() };
+    let push = |message: &str| {
+        let by = Signature { name: "a".to_owned(), email: "a@example.com".to_owned() };
+        let commit = NewCommit {
+            branch: "status".to_owned(),
+            parent: None,
+            again: false,
+            changes: BTreeMap::new(),
+            message: message.to_owned(),
+            by,
+            at: clock.now(),
+        };
+        Effect::PushStatus { repo: "demo".into(), commit: Box::new(commit) }
+    };
+    engine.running.insert(id.clone());
+    // A pass meanwhile saw the branch as it was before.
+    engine.wanted.insert(id.clone(), push("after the first"));
+    engine.finish(Ok((id, push("the first"), EffectOutcome::Done, Vec::new())));
+    engine.start_wanted(clock.now());
+    assert!(engine.running.is_empty() && engine.wanted.is_empty());
+    assert_eq!(engine.queue.take(clock.now()), Some(key));
 }
