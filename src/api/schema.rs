@@ -120,19 +120,25 @@ pub fn unknown_fields(schema: &Schema, value: &Value) -> Vec<Violation> {
 
 /// Names of the fields that the mapping at a path can have; none when it takes any key.
 pub fn field_names<'s>(root: &'s Schema, path: &FieldPath) -> Vec<&'s str> {
-    let mut schema = Some(root);
-    for element in &path.0 {
-        schema = schema.and_then(|schema| match element {
-            PathElement::Key(key) => inner(schema, key),
-            PathElement::Index(_) => item_schema(schema),
-        });
-    }
-    schema
+    at(root, path)
         .and_then(|schema| schema.properties.as_ref())
         .into_iter()
         .flatten()
         .map(|(name, _)| name.as_str())
         .collect()
+}
+
+/// The numbers that the field at a path can have, in words: `between 1 and 100`; none where the schema sets no bound.
+pub fn bounds(root: &Schema, path: &FieldPath) -> Option<String> {
+    let schema = at(root, path)?;
+    between(schema.minimum, schema.maximum)
+}
+
+fn at<'s>(root: &'s Schema, path: &FieldPath) -> Option<&'s Schema> {
+    path.0.iter().try_fold(root, |schema, element| match element {
+        PathElement::Key(key) => inner(schema, key),
+        PathElement::Index(_) => item_schema(schema),
+    })
 }
 
 /// Path of the first field of a spec that has this name.
@@ -377,15 +383,16 @@ fn shown(value: &Value) -> String {
 fn out_of_bounds(schema: &Schema, number: f64) -> Option<String> {
     let (least, most) = (schema.minimum, schema.maximum);
     let fits = least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);
-    if fits {
-        return None;
+    if fits { None } else { Some(format!("must be {}, is {number}", between(least, most)?)) }
+}
+
+fn between(least: Option<f64>, most: Option<f64>) -> Option<String> {
+    match (least, most) {
+        (Some(least), Some(most)) => Some(format!("between {least} and {most}")),
+        (Some(least), None) => Some(format!("at least {least}")),
+        (None, Some(most)) => Some(format!("at most {most}")),
+        (None, None) => None,
     }
-    Some(match (least, most) {
-        (Some(least), Some(most)) => format!("must be between {least} and {most}, is {number}"),
-        (Some(least), None) => format!("must be at least {least}, is {number}"),
-        (None, Some(most)) => format!("must be at most {most}, is {number}"),
-        (None, None) => return None,
-    })
 }
 
 fn wrong_text(schema: &Schema, text: &str) -> Option<String> {

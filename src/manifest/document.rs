@@ -210,11 +210,22 @@ fn place(schema: &schema::Schema, root: &Node, source: &Source<'_>, violation: &
         }
         ViolationKind::WrongType => {
             let written = source.text().get(at.value.content.span.clone()).unwrap_or_default();
-            let help = quoting(violation, written);
+            let help = beyond(schema, violation, written).unwrap_or_else(|| quoting(violation, written));
             Fault::new(value, Code::WrongType, message).help(help)
         }
         ViolationKind::OutOfRange => Fault::new(value, Code::OutOfRange, message).help(wording(violation)),
     }
+}
+
+/// A number that is greater than the ones that can be told apart, and which ones the field takes.
+fn beyond(schema: &schema::Schema, violation: &Violation, written: &str) -> Option<String> {
+    // What `f64` reads besides numbers are words.
+    let number: f64 = written.parse().ok().filter(|_| written.contains(|c: char| c.is_ascii_digit()))?;
+    let wanted = violation.message.starts_with("must be a number")
+        || violation.message.starts_with("must be an integer");
+    let bounds = schema::bounds(schema, &violation.path).unwrap_or_else(|| "a smaller number".to_owned());
+    (wanted && number.abs() >= 2_f64.powi(63))
+        .then(|| format!("`{written}` is out of range: it must be {bounds}"))
 }
 
 /// A number or boolean where text is wanted needs quotes, and text where a number is wanted has too many.
@@ -233,6 +244,8 @@ fn quoting(violation: &Violation, written: &str) -> String {
 fn wording(violation: &Violation) -> String {
     match violation.path.last_key() {
         Some("observationPeriod") => "write a duration such as `10m` or `1h30m`".to_owned(),
+        Some("targetVersion") => "write the version that shall run, such as `v3.28.0`".to_owned(),
+        Some("provider") => "name a provider, or leave it out to have it found in the cluster".to_owned(),
         Some("healthThreshold") => "1.0 means that every counted node must be healthy".to_owned(),
         Some(_) | None => String::new(),
     }

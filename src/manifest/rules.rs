@@ -73,9 +73,15 @@ pub(super) fn identity(
             faults.push(bad(root, &["metadata", "name"], message).help(help));
         }
         None if faults.is_empty() => {
-            let fault = bad(root, &["metadata", "name"], "the object has no `metadata.name`");
-            faults
-                .push(fault.help("add `name: …` under `metadata`; `generateName` cannot be followed in Git"));
+            let written = value.pointer("/metadata/name").and_then(Value::as_str);
+            let (message, help) = match written {
+                Some(_) => ("`metadata.name` is empty", "write the name of the object between the quotes"),
+                None => (
+                    "the object has no `metadata.name`",
+                    "add `name: …` under `metadata`; `generateName` cannot be followed in Git",
+                ),
+            };
+            faults.push(bad(root, &["metadata", "name"], message).help(help));
         }
         Some(_) | None => {}
     }

@@ -162,6 +162,19 @@ fn wrong_types_missing_fields_and_values_out_of_range_are_named_in_their_places(
         ]
     );
     assert_eq!(
+        only(&cni(
+            "targetVersion: ''\nmaxParallel: 99999999999999999999\ncanary:\n  percentage: 20\n  healthThreshold: 1e400"
+        )),
+        [
+            "a.yaml:6:18 OutOfRange spec.targetVersion: must not be empty (write the version that shall run, such as \
+             `v3.28.0`)",
+            "a.yaml:7:16 WrongType spec.maxParallel: must be an integer, is a number (`99999999999999999999` is out of \
+             range: it must be between 1 and 100000)",
+            "a.yaml:10:22 WrongType spec.canary.healthThreshold: must be a number, is a string (`1e400` is out of \
+             range: it must be between 0 and 1)",
+        ]
+    );
+    assert_eq!(
         only(&cni("targetVersion:")),
         [
             "a.yaml:6:3 MissingField spec.targetVersion: required field `targetVersion` is missing (it has no value)"
@@ -272,6 +285,10 @@ fn metadata_must_name_the_object_and_only_what_the_kind_has() {
         assert_eq!(reading.diagnostics[0].code, Code::BadMetadata, "{name}");
         assert!(reading.hiding.contains("a.yaml"));
     }
+    assert_eq!(
+        only(&CNI.replace("calico-upgrade-v3.28", "''")),
+        ["a.yaml:4:9 BadMetadata `metadata.name` is empty (write the name of the object between the quotes)"]
+    );
     assert!(
         only(&CNI.replace("name:", "generateName:"))[0]
             .contains("BadMetadata the object has no `metadata.name`")
