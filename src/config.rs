@@ -82,9 +82,12 @@ impl Config {
     }
 }
 
+/// What the names of all status branches begin with.
+pub const STATUS_BRANCHES: &str = "trunkline/status/";
+
 impl Repository {
     /// `trunkline/status/<cluster>`.
     pub fn status_branch_name(cluster: &str) -> String {
-        format!("trunkline/status/{cluster}")
+        format!("{STATUS_BRANCHES}{cluster}")
     }
 }

@@ -135,6 +135,10 @@ reasons! {
     // Repositories.
     /// The tracked branch does not descend from the last accepted revision.
     HistoryRewritten,
+    /// The repository is not in the configuration any more.
+    NotConfigured,
+    /// The tracked branch does not exist, and others do.
+    BranchMissing,
     /// The repository cannot be reached.
     Unreachable,
     /// The server refused a push.

@@ -104,10 +104,13 @@ impl Engine {
         let repository = |name: &RepoName| config.repositories.iter().find(|repo| repo.name == *name);
         match key {
             Key::Rollout(target) => (core.rollout)(&Case { target, world, profiles, config }, now),
-            Key::Mirror(name) => repository(name).map_or_else(Decision::default, |repo| {
-                let memo = memos.entry(name.clone()).or_default();
-                (core.mirror)(&MirrorCase { repo, world, profiles, config }, memo, now)
-            }),
+            Key::Mirror(name) => match repository(name) {
+                Some(repo) => {
+                    let memo = memos.entry(name.clone()).or_default();
+                    (core.mirror)(&MirrorCase { repo, world, profiles, config }, memo, now)
+                }
+                None => mirror::dropped(name, world, now),
+            },
             Key::Publish(name) => repository(name).map_or_else(Decision::default, |repo| {
                 (core.publish)(&PublishCase { repo, world, config }, now)
             }),

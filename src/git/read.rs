@@ -87,6 +87,7 @@ pub(super) fn tracked(
         at_head: Files::new(),
         skipped: Vec::new(),
         missing_paths: Vec::new(),
+        branches: Vec::new(),
     };
     let Some(head) = head else { return Ok(read) };
     let places = places(&repository.find_commit(head)?.tree()?, &query.paths)?;

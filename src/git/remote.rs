@@ -2,8 +2,9 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -25,6 +26,8 @@ use crate::world::git::{NewCommit, StatusBranch, Tracked};
 
 /// Bytes of the server's text that are kept while a push runs; the text is cut further for people.
 const MAX_SIDEBAND: usize = 4096;
+/// Branches that are named where the tracked one does not exist.
+const MAX_BRANCHES: usize = 100;
 
 /// Where a repository is and how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +114,20 @@ impl Git2Remote {
         fetch(&self.clone, &self.url, &credentials, self.branches.keys())?;
         self.branches.values_mut().for_each(|looked| *looked = true);
         Ok(())
+    }
+
+    /// Names of the branches of the remote, the first hundred of them in order.
+    fn branches_there(&self) -> Result<Vec<String>, GitError> {
+        let credentials = Credentials::read(self.credentials.as_deref())?;
+        let mut remote = self.clone.remote_anonymous(self.url.as_str()).map_err(|error| in_clone(&error))?;
+        let connection = remote
+            .connect_auth(Direction::Fetch, Some(credentials.callbacks(&self.url)), Some(proxy(&self.url)))
+            .map_err(|error| credentials.network_error(&error))?;
+        let heads = connection.list().map_err(|error| credentials.network_error(&error))?;
+        // git2 panics on a name that is not UTF-8; nobody can configure such a one, so it is left out.
+        let names = heads.iter().filter_map(|head| catch_unwind(AssertUnwindSafe(|| head.name())).ok());
+        let branches: BTreeSet<&str> = names.filter_map(|name| name.strip_prefix("refs/heads/")).collect();
+        Ok(branches.into_iter().take(MAX_BRANCHES).map(str::to_owned).collect())
     }
 
     /// Clones into a fresh folder and swaps it in; the old clone stays in place until that has worked.
@@ -264,7 +281,12 @@ impl Remote for Git2Remote {
         self.healing(|this| {
             this.sync()?;
             let head = this.tip(&query.branch)?;
-            read::tracked(&this.clone, &mut this.tracked_blobs, query, head).map_err(|error| in_clone(&error))
+            let tracked = read::tracked(&this.clone, &mut this.tracked_blobs, query, head);
+            let tracked = tracked.map_err(|error| in_clone(&error))?;
+            // They are only told as help, so a server that does not list them is as good.
+            let there = head.is_none().then(|| this.branches_there().unwrap_or_default());
+            let branches = there.unwrap_or_default();
+            Ok(Tracked { branches, ..tracked })
         })
     }
 

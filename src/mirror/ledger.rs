@@ -12,6 +12,7 @@ use crate::{
     api::{
         ClaimKey,
         names::{AttemptId, Digest, Oid, RepoName, WishHash},
+        reasons::Reason,
         status::{AttemptKind, Outcome},
     },
     manifest::{Diagnostic, wish::Wish},
@@ -292,6 +293,16 @@ pub struct RepoState {
 }
 
 impl Ledger {
+    /// All declarations that act.
+    pub fn acting(&self) -> impl Iterator<Item = &ClaimKey> {
+        self.objects.iter().filter(|(_, entry)| entry.standing == Standing::InForce).map(|(key, _)| key)
+    }
+
+    /// Whether the configuration did not name its repository any more when it was last written.
+    pub fn is_dropped(&self) -> bool {
+        self.states.iter().any(|state| state.reason == Reason::NotConfigured.as_str())
+    }
+
     /// A ledger in which nothing was accepted yet.
     pub fn new(repository: RepoName, branch: &str) -> Self {
         Self {

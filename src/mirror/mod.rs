@@ -32,6 +32,7 @@ pub use rollbacks::ATTEMPT_TRAILER;
 
 use self::{claims::Write, ledger::Ledger};
 use crate::{
+    api::names::RepoName,
     config::{Config, Repository},
     profile::Profile,
     rollout::{
@@ -89,17 +90,32 @@ pub fn mirror(case: &MirrorCase<'_>, memo: &mut ReadMemo, now: Now) -> Decision 
             return decision;
         }
         let write = Effect::WriteLedger { seen, ledger: Arc::new(next) };
-        want(&mut decision, case, now.at, (StepName::WriteLedger, name.to_string(), write));
+        want(&mut decision, name, case.world, now.at, (StepName::WriteLedger, name.to_string(), write));
         return decision;
     }
     for write in claims::writes(stored, case, readings.as_ref()) {
-        want(&mut decision, case, now.at, write);
+        want(&mut decision, name, case.world, now.at, write);
     }
     let (forget, until) = claims::forget(stored, case, now.at);
     for write in forget {
-        want(&mut decision, case, now.at, write);
+        want(&mut decision, name, case.world, now.at, write);
     }
     look_again(&mut decision, now.at, until);
+    decision
+}
+
+/// Decides about a repository that the configuration does not name any more: only its ledger says so.
+pub fn dropped(name: &RepoName, world: &World, now: Now) -> Decision {
+    let mut decision = Decision::default();
+    let Some((seen, Ok(stored))) = world.ledgers.get(name).map(|seen| (seen, &seen.is)) else {
+        return decision;
+    };
+    let states = vec![states::dropped(stored, now.at)];
+    if not_listed(world).is_none() && stored.states != states {
+        let ledger = Arc::new(Ledger { states, ..(**stored).clone() });
+        let write = Effect::WriteLedger { seen: Some((seen.uid.clone(), seen.rv)), ledger };
+        want(&mut decision, name, world, now.at, (StepName::WriteLedger, name.to_string(), write));
+    }
     decision
 }
 
@@ -149,9 +165,15 @@ fn not_listed(world: &World) -> Option<Waiting> {
 }
 
 /// Adds a write, unless its last try was rejected a short while ago.
-fn want(decision: &mut Decision, case: &MirrorCase<'_>, now: Timestamp, (step, unit, effect): Write) {
-    let id = EffectId { key: Key::Mirror(case.repo.name.clone()), attempt: None, step, unit };
-    let until = case.world.rejections.get(&id).and_then(|(rejection, at)| {
+fn want(
+    decision: &mut Decision,
+    repo: &RepoName,
+    world: &World,
+    now: Timestamp,
+    (step, unit, effect): Write,
+) {
+    let id = EffectId { key: Key::Mirror(repo.clone()), attempt: None, step, unit };
+    let until = world.rejections.get(&id).and_then(|(rejection, at)| {
         let until = at.checked_add(pause_after(rejection)).ok()?;
         (until > now).then(|| (until, rejection.message.clone()))
     });

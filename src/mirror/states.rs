@@ -9,11 +9,14 @@ use super::{
 };
 use crate::{
     api::reasons::Reason,
-    config::Repository,
-    manifest::{Code, Declaration, Diagnostic, Severity},
-    world::git::GitSeen,
+    config::{Repository, STATUS_BRANCHES},
+    manifest::{Code, Declaration, Diagnostic, Severity, nearest},
+    report::problems::REFUSED,
+    world::git::{GitSeen, Tracked},
 };
 
+/// Branches that are named in a state.
+const BRANCHES: usize = 5;
 /// Most diagnostics in the ledger; the others are counted.
 const DIAGNOSTICS: usize = 100;
 
@@ -35,6 +38,10 @@ pub(super) fn states(
     if let Some(message) = held.and_then(|held| rewritten(held, repo)) {
         add(Reason::HistoryRewritten, message, now);
     }
+    let tracked = seen.and_then(|seen| seen.tracked.as_ref());
+    if let Some(message) = tracked.and_then(|tracked| missing_branch(tracked, repo)) {
+        add(Reason::BranchMissing, message, now);
+    }
     if let Some(trouble) = seen.and_then(|seen| seen.trouble.as_ref()) {
         let message = format!(
             "Repository {} cannot be read: {}. Rollouts go on with the last accepted revision, and nothing \
@@ -45,10 +52,48 @@ pub(super) fn states(
     }
     let refused = seen.iter().flat_map(|seen| seen.refused.values());
     for refused in refused.filter(|refused| is_wanted(ledger, &refused.what)) {
-        let message = format!("The server refused the push of {}: {}", refused.what, refused.message);
+        let (what, said) = (&refused.what, &refused.message);
+        let message = format!("The server refused the push of {what}: {said}. {REFUSED} It is tried again.");
         add(Reason::PushRefused, message, refused.at);
     }
     states
+}
+
+/// A branch that does not exist beside others may be mistyped; a repository without any is only empty.
+fn missing_branch(tracked: &Tracked, repo: &Repository) -> Option<String> {
+    let ours = |name: &&String| !name.starts_with(STATUS_BRANCHES);
+    let others: Vec<&str> = tracked.branches.iter().filter(ours).map(String::as_str).collect();
+    let (shown, more) = others.split_at(others.len().min(BRANCHES));
+    let branch = &repo.branch;
+    if tracked.head.is_some() || shown.is_empty() {
+        return None;
+    }
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    let meant = nearest(branch, others.iter().copied());
+    let meant = meant.map(|name| format!(" Did you mean {name}?")).unwrap_or_default();
+    Some(format!(
+        "Branch {branch} does not exist in repository {}; these do: {}{more}.{meant} Correct `branch` in the \
+         configuration, or push {branch}.",
+        repo.name,
+        shown.join(", ")
+    ))
+}
+
+/// The state of a repository that the configuration does not name any more.
+pub(super) fn dropped(ledger: &Ledger, now: Timestamp) -> RepoState {
+    let reason = Reason::NotConfigured.as_str();
+    let name = &ledger.repository;
+    let in_force: Vec<String> = ledger.acting().map(ToString::to_string).collect();
+    let stays = match in_force.as_slice() {
+        [] => "Nothing of it is in force.".to_owned(),
+        some => format!("What it declared last stays in force: {}.", some.join(", ")),
+    };
+    let message = format!(
+        "Repository {name} is not in the configuration any more: it is not read, and nothing is written to it. {stays} \
+         To change that, put the repository back into the configuration."
+    );
+    let since = ledger.states.iter().find(|state| state.reason == reason).map_or(now, |state| state.since);
+    RepoState { reason: reason.to_owned(), message, since }
 }
 
 /// Whether a push that was refused is still to be made: nobody is told of a rollback commit that is not needed any more.

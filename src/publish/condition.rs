@@ -24,8 +24,17 @@ pub fn git_published(world: &World, config: &Config, claim: &ClaimKey) -> (Truth
         .find(|view| view.ledger.objects.contains_key(claim));
     match view {
         Some(view) => of(&view, claim),
+        None if is_dropped(world, config, claim) => {
+            let message = "Its repository is not in the configuration any more, so nothing is written to it.";
+            (Truth::Unknown, Reason::NotConfigured, message.to_owned())
+        }
         None => (Truth::Unknown, Reason::Publishing, "Its repository was not read yet.".to_owned()),
     }
+}
+
+fn is_dropped(world: &World, config: &Config, claim: &ClaimKey) -> bool {
+    let ledger = world.last_read().find(|ledger| ledger.objects.contains_key(claim));
+    ledger.is_some_and(|ledger| !config.repositories.iter().any(|repo| repo.name == ledger.repository))
 }
 
 fn of(view: &View<'_>, claim: &ClaimKey) -> (Truth, Reason, String) {

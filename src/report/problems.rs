@@ -114,11 +114,15 @@ pub const fn severity(severity: Severity) -> &'static str {
     }
 }
 
+/// What to look at when a server refuses a push.
+pub const REFUSED: &str = "Allow the push: look at what the server says here (the words of a hook stand in it), at the \
+     protection rules of the branch, and at whether the token or key may write to the repository.";
+
 /// Says that the server refused the rollback commit, with its words, and what to commit by hand.
 pub fn rollback_refused(entry: &RollbackEntry, refused: &Refused) -> String {
     format!(
-        "The Git server refused the rollback commit of {}: {}. The cluster is back already. Allow the push, \
-         or commit by hand: {} It is tried again while the manifest still carries the failed wish.",
+        "The Git server refused the rollback commit of {}: {}. The cluster is back already. {REFUSED} Or commit by \
+         hand: {} It is tried again while the manifest still carries the failed wish.",
         entry.claim,
         quoted(&refused.message),
         by_hand(entry)
@@ -128,8 +132,8 @@ pub fn rollback_refused(entry: &RollbackEntry, refused: &Refused) -> String {
 /// Says that the server refused the status branch.
 pub fn status_refused(branch: &str, refused: &Refused) -> String {
     format!(
-        "The Git server refused the status branch {}: {}. Rollouts and rollback commits go on; allow pushes \
-         to that branch. It is tried again.",
+        "The Git server refused the status branch {}: {}. Rollouts and rollback commits go on. {REFUSED} It is tried \
+         again.",
         line(branch, 253),
         quoted(&refused.message)
     )

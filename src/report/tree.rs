@@ -178,8 +178,12 @@ impl StatusReport {
             .flat_map(|ledger| ended(ledger, |key| !wanted(key) || keys.contains(&key)).into_iter().cloned())
             .collect();
         let objects = keys.iter().map(|key| ObjectReport::of(world, key)).collect();
+        // Of a repository that nobody follows and of which nothing acts, there is nothing to tell any more.
+        let told = |ledger: &Ledger| !ledger.is_dropped() || ledger.acting().next().is_some();
         let repositories =
-            world.ledgers.iter().map(|(name, seen)| RepositoryReport::of(name.as_str(), &seen.is)).collect();
+            world.ledgers.iter().filter(|(_, seen)| seen.is.as_ref().map_or(true, |ledger| told(ledger)));
+        let repositories =
+            repositories.map(|(name, seen)| RepositoryReport::of(name.as_str(), &seen.is)).collect();
         Self { objects, repositories, ended }
     }
 
@@ -318,14 +322,15 @@ impl ObjectReport {
         lines.extend(self.since.map(|since| format!("phase    since {}", ago(since, now))));
         if let Some(nodes) = &self.nodes {
             lines.push(format!(
-                "nodes    {} on target, {} failed, {} in flight, {} waiting, {} skipped; {} in scope, {} canaries",
+                "nodes    {} on target, {} failed, {} in flight, {} waiting, {} skipped; {} in scope, {} canaries{}",
                 nodes.upgraded,
                 nodes.failed,
                 nodes.in_flight,
                 nodes.waiting,
                 nodes.skipped,
                 nodes.in_scope,
-                nodes.canaries
+                nodes.canaries,
+                self.not_counted_since().map(|at| format!(" (as counted {})", ago(at, now))).unwrap_or_default()
             ));
         }
         let failures = self.failures.iter();
@@ -344,6 +349,19 @@ impl ObjectReport {
         }
         lines.extend(self.unreadable.iter().map(|why| format!("status   cannot be read: {why}")));
         lines
+    }
+
+    /// Since when nodes cannot be counted, because their agent is not known any more or nothing is decided about it.
+    fn not_counted_since(&self) -> Option<Timestamp> {
+        let uncounted = [
+            Reason::ProviderNotFound,
+            Reason::ProviderAmbiguous,
+            Reason::ProviderUnknown,
+            Reason::DecisionFailed,
+        ];
+        let stalled = self.conditions.iter().find(|condition| condition.r#type == "Stalled")?;
+        let old = uncounted.iter().any(|reason| reason.as_str() == stalled.reason);
+        (stalled.status == Truth::True && old).then_some(stalled.last_transition_time)
     }
 
     /// The attempt, with the commit and the manifest that it comes from.

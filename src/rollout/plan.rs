@@ -322,6 +322,7 @@ fn imagined(ledger: &Ledger, files: Files, now: Timestamp) -> Tracked {
     };
     let step = CommitStep { commit, files: files.clone(), skipped: Vec::new(), changed: Vec::new() };
     Tracked {
+        branches: Vec::new(),
         head: Some(head),
         since: ledger.accepted.clone(),
         descent: if ledger.accepted.is_some() { Descent::Descends } else { Descent::First },

@@ -75,6 +75,8 @@ pub struct Tracked {
     pub skipped: Vec<(String, String)>,
     /// Configured paths that are absent at head.
     pub missing_paths: Vec<String>,
+    /// Other branches, the first hundred by name; empty where head exists.
+    pub branches: Vec<String>,
 }
 
 /// The status branch as last read.

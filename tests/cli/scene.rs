@@ -64,6 +64,16 @@ impl Scene {
         self.wait(10).await;
     }
 
+    /// Ends the engine, and starts one that is told of no repository.
+    pub(super) async fn without_repositories(&mut self) {
+        if let Some(engine) = self.tasks.pop() {
+            engine.abort();
+        }
+        self.lab.config.repositories.clear();
+        self.start().await;
+        self.wait(60).await;
+    }
+
     /// Pushes the manifest of the example, or what became of it.
     pub(super) fn push(&mut self, manifest: &str, message: &str) {
         let files = BTreeMap::from([(format!("{FOLDER}/calico.yaml"), Some(manifest.to_owned()))]);

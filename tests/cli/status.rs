@@ -91,3 +91,22 @@ async fn an_unknown_name_is_an_error_with_the_nearest_one() {
             + &scene.shown(&["status", "unrelated"])
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_repository_that_left_the_configuration_says_so_and_is_left_out_once_nothing_of_it_acts() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.push(EXAMPLE, "Upgrade Calico");
+    scene.until_ended(Outcome::Completed).await;
+    scene.without_repositories().await;
+    let told = scene.shown(&["status"]);
+    assert!(told.contains("Repository demo is not in the configuration any more"), "{told}");
+    assert!(told.contains("stays in force: CNIUpgrade/calico-upgrade-v3.28."), "{told}");
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.push("# nothing yet\n", "Begin");
+    scene.wait(60).await;
+    assert!(scene.shown(&["status"]).contains("Repository demo"));
+    scene.without_repositories().await;
+    assert!(!scene.shown(&["status"]).contains("Repository demo"), "{}", scene.shown(&["status"]));
+}

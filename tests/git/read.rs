@@ -19,7 +19,8 @@ fn an_empty_repository_and_an_absent_branch_have_no_head() {
         let empty = read(&mut remote, &[""], None).unwrap();
         assert_eq!((empty.head, empty.descent, empty.steps), (None, Descent::First, vec![]));
         lab.bare.commit("other", &[("a.yaml", "a: 1")]);
-        assert_eq!(read(&mut remote, &[""], None).unwrap().head, None);
+        let absent = read(&mut remote, &[""], None).unwrap();
+        assert_eq!((absent.head, absent.branches), (None, vec!["other".to_owned()]));
         assert_eq!(remote.status("trunkline/status/prod-1").unwrap().tip, None);
     }
 }

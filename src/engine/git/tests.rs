@@ -31,6 +31,7 @@ impl Remote for Script {
         lines.asked.push(query.since.clone());
         lines.looks.pop_front().unwrap_or(Ok(()))?;
         Ok(Tracked {
+            branches: Vec::new(),
             head: Some(Oid::new("c1")),
             since: query.since.clone(),
             descent: Descent::First,

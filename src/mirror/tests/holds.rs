@@ -219,3 +219,36 @@ fn a_missing_path_is_named_until_something_of_ours_stood_in_it_j42() {
     assert!(lab.ledger().diagnostics.is_empty());
     assert!(!lab.has(&calico()));
 }
+
+#[test]
+fn a_branch_that_does_not_exist_is_named_with_five_that_do() {
+    let mut lab = Lab::empty();
+    lab.settle();
+    assert_eq!(lab.ledger().states, [], "a repository without branches is only empty");
+    lab.repo.branch = "maim".to_owned();
+    let branches = ["a", "b", "c", "d", "main", "z", "trunkline/status/prod-1"];
+    lab.branches = branches.map(str::to_owned).to_vec();
+    lab.settle();
+    let [state] = &lab.ledger().states[..] else { panic!("{:?}", lab.ledger().states) };
+    assert_eq!(state.reason, "BranchMissing");
+    assert!(
+        state.message.contains("Branch maim does not exist in repository infra")
+            && state.message.contains("a, b, c, d, main and 1 more. Did you mean main?"),
+        "{}",
+        state.message
+    );
+    lab.branches.clear();
+    lab.settle();
+    assert_eq!(lab.ledger().states, []);
+}
+
+#[test]
+fn a_refused_push_says_what_to_look_at() {
+    let mut lab = Lab::with("calico.yaml", &cni("calico", "v3.27.2"));
+    lab.refuse("status");
+    lab.settle();
+    let message = &lab.ledger().states[0].message;
+    for place in ["hook", "protection rules", "token"] {
+        assert!(message.contains(place), "{message}");
+    }
+}

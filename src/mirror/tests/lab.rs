@@ -37,6 +37,7 @@ pub(super) struct Lab {
     pub(super) now: Timestamp,
     pub(super) trouble: Option<GitTrouble>,
     refused: BTreeMap<String, Refused>,
+    pub(super) branches: Vec<String>,
     pub(super) unread: bool,
     history: Vec<CommitStep>,
     memo: ReadMemo,
@@ -119,6 +120,7 @@ impl Lab {
             now,
             trouble: None,
             refused: BTreeMap::new(),
+            branches: Vec::new(),
             unread: false,
             history: Vec::new(),
             memo: ReadMemo::default(),
@@ -273,6 +275,7 @@ impl Lab {
         };
         let last = self.history.last();
         let tracked = Tracked {
+            branches: self.branches.clone(),
             head: last.map(|step| step.commit.oid.clone()),
             since,
             descent,

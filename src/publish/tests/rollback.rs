@@ -14,6 +14,7 @@ fn tracked(head: &str, files: &[(&str, &str)]) -> Tracked {
         })
         .collect();
     Tracked {
+        branches: Vec::new(),
         head: Some(Oid::from(head)),
         since: Some(Oid::from(head)),
         descent: Descent::Descends,

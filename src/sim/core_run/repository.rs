@@ -72,6 +72,7 @@ impl Branch {
             (None, None) => Vec::new(),
         };
         let tracked = Tracked {
+            branches: Vec::new(),
             head: head.map(|step| step.commit.oid.clone()),
             since: since.cloned(),
             descent: if since.is_none() { Descent::First } else { Descent::Descends },
