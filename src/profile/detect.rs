@@ -28,6 +28,7 @@ pub fn resolve<'p>(
         (None, _) => Err(Refusal::ProviderNotFound {
             provider: provider.map(str::to_owned),
             looked_for: asked.iter().map(|profile| profile.looks_for()).collect(),
+            counted: None,
         }),
         (Some((profile, key)), None) => Ok((profile, key.clone())),
         (Some(first), Some(second)) => Err(Refusal::ProviderAmbiguous {

@@ -192,6 +192,12 @@ impl Profile {
         self.version_tag()?.read(tag)
     }
 
+    /// Image of the container that carries the version, or which container there is none of.
+    pub fn version_image(&self, images: &BTreeMap<String, String>) -> String {
+        let name = &self.version_container;
+        images.get(name).cloned().unwrap_or_else(|| format!("no container {name}"))
+    }
+
     /// Tag pattern of the container that carries the version.
     fn version_tag(&self) -> Option<&Tag> {
         let covers = |group: &&ImageGroup| any_glob(&group.containers, &self.version_container);

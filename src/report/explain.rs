@@ -8,7 +8,7 @@ use super::{
     escape::{line, terminal},
     paint::Paint,
     problems::place,
-    tree::{ObjectReport, condition_line, ended_line, short},
+    tree::{ObjectReport, condition_line, ended_line, short, span},
     waiting::{refusal, waiting, waiting_for},
 };
 use crate::{
@@ -32,6 +32,8 @@ pub enum Verdict {
     Pass,
     /// It is not passed.
     Fail,
+    /// It is known how far it is from being passed.
+    Waits,
     /// Nobody can say yet.
     Unknown,
 }
@@ -42,6 +44,7 @@ impl Verdict {
         match self {
             Self::Pass => "pass",
             Self::Fail => "fail",
+            Self::Waits => "waits",
             Self::Unknown => "unknown",
         }
     }
@@ -63,11 +66,22 @@ impl From<&gate::Gate> for Gate {
         let (verdict, evidence) = match &gate.verdict {
             GateVerdict::Pass(evidence) => (Verdict::Pass, evidence.clone()),
             GateVerdict::Warn(evidence) => (Verdict::Pass, format!("warning: {evidence}")),
-            GateVerdict::Wait(why) => (Verdict::Unknown, waiting(why)),
+            GateVerdict::Wait(why) if why.is_unknown() => (Verdict::Unknown, waiting(why)),
+            GateVerdict::Wait(why) => (Verdict::Waits, so_far(why) + &waiting(why)),
             GateVerdict::Refuse(why) => (Verdict::Fail, refusal(why)),
         };
         Self { name: gate.name.to_owned(), verdict, evidence }
     }
+}
+
+/// How far what changes with every look has come; statuses do not say it, so that they stay the same meanwhile.
+fn so_far(why: &Waiting) -> String {
+    let Waiting::Observing { left, of, .. } = why else { return String::new() };
+    let done = match of.saturating_sub(*left) {
+        ..=0 => "0s".to_owned(),
+        done => span(done),
+    };
+    format!("{done} of {} observed. ", span(*of))
 }
 
 /// A refusal with its way out.
@@ -182,7 +196,9 @@ impl Explanation {
     fn reasons(&self) -> Vec<String> {
         let mut said: Vec<&str> = self.gates.iter().map(|gate| gate.evidence.as_str()).collect();
         let known = &self.known;
-        let waiting = known.waiting_for.iter().filter(|why| !said.contains(&why.message.as_str()));
+        // A gate may say how far it has come before it says the same.
+        let new = |message: &str| !said.iter().any(|said| said.ends_with(message));
+        let waiting = known.waiting_for.iter().filter(|why| new(&why.message));
         let waiting: Vec<_> =
             waiting.map(|why| format!("waits    {}: {}", why.reason, why.message)).collect();
         let mut lines = Vec::new();

@@ -12,7 +12,9 @@ use crate::{api::reasons::Reason, rollout::waiting::Refusal, world::AgentKey};
 /// Says why nothing will be done until people change something, and the ways out.
 pub fn refusal(why: &Refusal) -> String {
     match why {
-        Refusal::ProviderNotFound { provider, looked_for } => not_found(provider.as_deref(), looked_for),
+        Refusal::ProviderNotFound { provider, looked_for, counted } => {
+            not_found(provider.as_deref(), looked_for, counted.as_deref())
+        }
         Refusal::ProviderAmbiguous { found } => ambiguous_provider(found),
         Refusal::ProviderUnknown { provider, nearest, known } => {
             unknown_provider(provider, nearest.as_deref(), known)
@@ -142,19 +144,25 @@ fn first_contact(commit: &str) -> String {
     )
 }
 
-fn not_found(provider: Option<&str>, looked_for: &[String]) -> String {
+fn not_found(provider: Option<&str>, looked_for: &[String], counted: Option<&str>) -> String {
     let looked_for = names(looked_for.iter().cloned());
-    match provider {
+    let mut text = match provider {
         Some(provider) => format!(
-            "No DaemonSet of provider {} was found; looked for {looked_for}. It goes on by itself when the \
-             DaemonSet appears; if another provider is meant, change `provider`.",
+            "No DaemonSet of provider {} was found; looked for {looked_for}. Create it, or change `provider` if \
+             another one is meant.",
             quoted(provider)
         ),
         None => format!(
-            "No network agent that trunkline knows was found; looked for {looked_for}. It goes on by itself \
-             when its DaemonSet appears; for an agent of another name, add a profile."
+            "No network agent that trunkline knows was found; looked for {looked_for}. Create its DaemonSet; for an \
+             agent of another name, add a profile."
         ),
+    };
+    text.push_str(" Until then nothing is done; then it goes on without another commit.");
+    if let Some(counted) = counted {
+        let counted = line(counted, NAME);
+        let _ = write!(text, " The counts in the status ({counted}) are of when it was last there.");
     }
+    text
 }
 
 fn unknown_provider(provider: &str, nearest: Option<&str>, known: &[String]) -> String {

@@ -182,8 +182,16 @@ fn unresolved(case: &Case<'_>, key: &ClaimKey, claim: &Seen<Claim>, now: Now) ->
     match crate::profile::resolve(case.profiles, case.world, provider) {
         // Resolvable now: the ledger gives it its target in a moment.
         Ok(_) => Decision::default(),
-        Err(refusal) => standing::refused(key, claim, refusal, now),
+        Err(refusal) => standing::refused(key, claim, not_resolved(claim, refusal), now),
     }
+}
+
+/// A refusal of an agent that cannot be found any more says that the counts in the status are of before.
+fn not_resolved(claim: &Seen<Claim>, mut refusal: Refusal) -> Refusal {
+    if let Refusal::ProviderNotFound { counted, .. } = &mut refusal {
+        *counted = cni_status(claim).and_then(|status| status.progress.clone());
+    }
+    refusal
 }
 
 /// A claim without our annotation, or with Flux, Argo CD or Helm marks outside an attempt.

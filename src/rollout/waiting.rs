@@ -16,6 +16,8 @@ pub enum Waiting {
     Observing {
         /// Seconds of observed time left.
         left: i64,
+        /// Seconds of observed time in all.
+        of: i64,
         /// When that is over at the earliest.
         until: Timestamp,
     },
@@ -187,6 +189,35 @@ impl Waiting {
         }
     }
 
+    /// Whether nobody can say yet how it stands; anything else is known, with its numbers, and waited for.
+    pub const fn is_unknown(&self) -> bool {
+        match self {
+            Self::Judging { .. } | Self::Feeds { .. } | Self::Revision | Self::DryRun => true,
+            Self::Observing { .. }
+            | Self::Settling { .. }
+            | Self::Budget { .. }
+            | Self::StatusBudget { .. }
+            | Self::AdoptedEarly { .. }
+            | Self::CorrelatedLoss { .. }
+            | Self::Controller { .. }
+            | Self::Record
+            | Self::Mirror
+            | Self::MidRollout { .. }
+            | Self::OtherAttempt { .. }
+            | Self::TooManyUnhealthy { .. }
+            | Self::NoNodes
+            | Self::NoCanary
+            | Self::Paused
+            | Self::Held { .. }
+            | Self::TemplateChanged { .. }
+            | Self::StrategyChanged
+            | Self::StrategyHeld { .. }
+            | Self::Rejected { .. }
+            | Self::PutBack { .. }
+            | Self::LateNodes { .. } => false,
+        }
+    }
+
     /// Whether people keep it back: the pause or the brake.
     pub const fn is_brake(&self) -> bool {
         matches!(self, Self::Paused | Self::Held { .. })
@@ -233,6 +264,8 @@ pub enum Refusal {
         provider: Option<String>,
         /// What was looked for: profile name and DaemonSet names.
         looked_for: Vec<String>,
+        /// `4/10`, as counted when it was last there; absent = it never was.
+        counted: Option<String>,
     },
     /// Several profiles or DaemonSets match.
     ProviderAmbiguous {

@@ -121,3 +121,19 @@ async fn the_columns_of_kubectl_and_the_status_name_one_target() {
     assert_eq!(report["objects"][0]["target"], "v3.28.0");
     assert_eq!(report["objects"][0]["current"], "v3.27.2");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_waited_for_is_known_and_told_with_its_numbers() {
+    let scene = observing().await;
+    scene.wait(600).await;
+    patch(&scene, json!({ "metadata": { "annotations": { HOLD: "DNS is odd" } } })).await;
+    scene.wait(1).await;
+    let told = scene.shown(&["explain"]);
+    assert!(told.contains("of 30m observed. The canary is observed until"), "{told}");
+    let line = |gate: &str| told.lines().find(|line| line.split_whitespace().nth(1) == Some(gate)).unwrap();
+    for gate in ["observation", "brake"] {
+        assert!(line(gate).starts_with("waits "), "{told}");
+    }
+    assert!(line("brake").contains("\"DNS is odd\""), "{told}");
+    assert_eq!(told.matches("The canary is observed until").count(), 1, "{told}");
+}

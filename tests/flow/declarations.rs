@@ -12,7 +12,7 @@ use trunkline::{
 };
 
 use super::{
-    look::{attempt, condition, says},
+    look::{STATUS, attempt, condition, says},
     manifests::{and, calico, upgrade},
     stage::Stage,
 };
@@ -142,4 +142,27 @@ async fn one_key_in_two_files_is_a_problem_and_the_accepted_form_stays() {
     stage.until_so("the copy is followed", 30, |stage| stage.running("v3.28.0") == 3).await;
     let versions: BTreeSet<String> = stage.versions().into_values().collect();
     assert_eq!(versions, BTreeSet::from(["v3.28.0".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_that_runs_already_is_completed_once_it_can_be_told_with_its_counts() {
+    let spec = ClusterSpec { agent: AgentKind::Flannel, version: "v0.25.1".to_owned(), ..Stage::spec(3) };
+    let stage = Stage::of(&spec, None);
+    stage.engine();
+    stage.pass(60).await;
+    stage.remote.commit("main", &[("calico.yaml", &and(&calico("v3.28.0"), "provider: calico"))]);
+    stage.until("calico", 5, |status| refused(status, "ProviderNotFound")).await;
+    stage.cluster.model(|model| AgentKind::Calico.install(model, "v3.28.0"));
+    let done = stage.until_phase("calico", CniPhase::Completed, 10).await;
+    assert_eq!(done.progress.as_deref(), Some("3/3"));
+    stage.pass(600).await;
+    let subjects: Vec<String> =
+        stage.remote.log(STATUS).iter().map(|commit| stage.remote.message(commit)).collect();
+    let told: Vec<&str> = subjects
+        .iter()
+        .filter_map(|message| message.lines().next())
+        .filter(|line| line.contains("Completed"))
+        .collect();
+    assert_eq!(told, ["CNIUpgrade/calico: Completed 3/3 on v3.28.0"]);
+    assert_eq!(stage.writes_to_the_agent(), [""; 0]);
 }

@@ -17,7 +17,7 @@ use trunkline::{
 };
 
 use super::{
-    look::{attempt, condition, says, waits},
+    look::{STATUS, attempt, condition, says, waits},
     manifests::{and, calico},
     stage::Stage,
 };
@@ -171,6 +171,12 @@ async fn a_deleted_custom_resource_comes_back_with_its_attempt_and_the_rollout_g
             .await;
         let again = stage.until("calico", 5, |status| status.attempt.is_some()).await;
         assert_eq!((attempt(&again), again.phase), (attempt(&before), CniPhase::Canary));
+        let versions = (again.current_version.as_deref(), again.target_version.as_deref());
+        assert_eq!(versions, (Some("v3.27.2"), Some("v3.28.0")));
+        let told =
+            stage.remote.log(STATUS).iter().map(|commit| stage.remote.message(commit)).collect::<Vec<_>>();
+        let nameless = |told: &&String| told.starts_with("CNIUpgrade/") && !told.contains("v3.2");
+        assert_eq!(told.iter().find(nameless), None);
         assert_eq!(again.last_good, before.last_good);
         assert_eq!(stage.running("v3.28.0"), 1);
         let stored = stage.cluster.model(|model| model.get(&claim_ref(&claim)).cloned()).unwrap();
@@ -403,4 +409,30 @@ async fn a_retry_token_gets_out_of_a_template_that_others_changed() {
     assert!(cause.ends_with(&asked), "{cause} is not {asked}");
     stage.until("calico", 60, |status| says(status, "Ready", Truth::True, "Completed")).await;
     assert_eq!(stage.running("v3.28.0"), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_gone_in_mid_rollout_needs_people_and_the_counts_are_told_as_of_before() {
+    let agent = AgentKind::Calico.key();
+    let (stage, _) = rolling_out(10).await;
+    stage.cluster.model(|model| model.delete_agent(&agent));
+    let gone =
+        stage.until("calico", 5, |status| says(status, "Stalled", Truth::True, "ProviderNotFound")).await;
+    let (_, _, message) = condition(&gone, "Stalled").unwrap();
+    let counts =
+        format!("The counts in the status ({}) are of when it was last there", gone.progress.unwrap());
+    assert!(message.contains(&counts) && message.contains("Create"), "{message}");
+    assert!(!message.contains("by itself"), "what heals by itself is not stalled: {message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_to_an_image_without_a_version_names_the_image() {
+    let agent = AgentKind::Calico.key();
+    let (stage, _) = rolling_out(5).await;
+    stage.until_phase("calico", CniPhase::Completed, 20).await;
+    stage.until_so("the strategy is back", 5, Stage::strategy_is_back).await;
+    stage.cluster.model(|model| model.replace_images(&agent, "v3.28.0", "nightly"));
+    let drifted = stage.until("calico", 5, |status| says(status, "Ready", Truth::False, "Drifted")).await;
+    let (_, _, message) = condition(&drifted, "Ready").unwrap();
+    assert!(message.contains("calico/node:nightly"), "{message}");
 }

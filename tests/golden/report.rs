@@ -88,7 +88,7 @@ fn canary() -> CniUpgradeStatus {
         attempt: Some(attempt()),
         phase_started_at: Some(at(1)),
         observed: Some(Observed { total: 720, as_of: Some(at(20)) }),
-        waiting_for: vec![waiting_for(&Waiting::Observing { left: 1080, until: at(38) })],
+        waiting_for: vec![waiting_for(&Waiting::Observing { left: 1080, of: 1800, until: at(38) })],
         last_good: Some(LastGood {
             version: "3.27.2".to_owned(),
             wish: wish("3.27.2").hash(),

@@ -29,7 +29,7 @@ fn held(overdue: bool) -> Waiting {
 fn all_waiting() -> Vec<Waiting> {
     let until = at("2026-01-02T03:30:00Z");
     vec![
-        Waiting::Observing { left: 1080, until },
+        Waiting::Observing { left: 1080, of: 1800, until },
         Waiting::Settling { nodes: nodes(1), count: 1, until: Some(until) },
         Waiting::Settling { nodes: nodes(10), count: 12, until: None },
         Waiting::Budget { in_flight: 3, max: 3 },
@@ -78,10 +78,12 @@ fn all_refusals() -> Vec<Refusal> {
         Refusal::ProviderNotFound {
             provider: None,
             looked_for: vec!["calico (calico-node)".to_owned(), "flannel (kube-flannel-ds)".to_owned()],
+            counted: None,
         },
         Refusal::ProviderNotFound {
             provider: Some("calico".to_owned()),
             looked_for: vec!["calico (calico-node)".to_owned()],
+            counted: Some("4/10".to_owned()),
         },
         Refusal::ProviderAmbiguous {
             found: vec![

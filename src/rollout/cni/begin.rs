@@ -27,11 +27,23 @@ impl Cx<'_> {
             return;
         }
         let Some(record) = self.record().filter(|record| record.claim == *self.key).cloned() else { return };
+        self.name_versions(&record);
         self.draft.attempt = Some(record.attempt);
         self.draft.last_good = Some(record.last_good);
         self.draft.rollback = record.rollback;
         self.draft.nodes.baseline = record.baseline;
         self.enter(record.phase);
+    }
+
+    /// The record has no version of its own: the ledger knows what the attempt was about, and before that it is what is
+    /// declared.
+    fn name_versions(&mut self, record: &Record) {
+        let known = self.target.attempts.iter().find(|known| known.id == record.attempt.id);
+        let target = known.map_or(&self.spec.target_version, |known| &known.target_version).clone();
+        let ended = record.phase == CniPhase::Completed;
+        let before = written_like(&record.last_good.version, &self.spec.target_version);
+        self.draft.current_version = Some(if ended { target.clone() } else { before });
+        self.draft.target_version = Some(target);
     }
 
     /// The phase is the one that was entered last, whatever somebody wrote into the status; an attempt whose phase is
@@ -165,10 +177,12 @@ impl Cx<'_> {
         self.profile.version(&Profile::template_images(&self.agent.is.template.raw))
     }
 
-    /// The same as the manifest would write it; empty when it cannot be read.
+    /// The same as the manifest would write it; the image, where the profile cannot read a version in it.
     pub(super) fn running_as_written(&self) -> String {
-        let running = self.running_version().unwrap_or_default();
-        written_like(&running, &self.spec.target_version)
+        match self.running_version() {
+            Some(version) => written_like(&version, &self.spec.target_version),
+            None => self.profile.version_image(&Profile::template_images(&self.agent.is.template.raw)),
+        }
     }
 
     /// What runs now, as last good of the attempt that begins.

@@ -71,7 +71,7 @@ impl Cx<'_> {
             self.look_at(due);
             let left = goal.saturating_sub(observed.total);
             let until = observed::later(observed.as_of.unwrap_or(self.now.at), left);
-            self.wait(Waiting::Observing { left, until });
+            self.wait(Waiting::Observing { left, of: goal, until });
             return Step::Stop;
         }
         if let Some(brake) = self.brakes().into_iter().next() {

@@ -69,8 +69,9 @@ impl Cx<'_> {
     fn observation_gate(&self) -> Option<Gate> {
         let canary = self.spec.canary.as_ref().filter(|_| self.draft.phase == CniPhase::Canary)?;
         let observed = self.draft.observed?;
-        let left = (i64::from(canary.observation_minutes) * 60).saturating_sub(observed.total).max(0);
+        let of = i64::from(canary.observation_minutes) * 60;
+        let left = of.saturating_sub(observed.total).max(0);
         let until = later(observed.as_of.unwrap_or(self.now.at), left);
-        Some(Gate::wait("observation", Waiting::Observing { left, until }))
+        Some(Gate::wait("observation", Waiting::Observing { left, of, until }))
     }
 }

@@ -124,7 +124,7 @@ impl Cx<'_> {
 
     /// Healthy for the count: a verdict waits until a pod was seen Ready long enough, but a pod that is Ready since before
     /// this process watched has not become worse by that.
-    fn counts(&self, node: &NodeDiff<'_>) -> bool {
+    pub(super) fn counts(&self, node: &NodeDiff<'_>) -> bool {
         let from_before = |pod: &Seen<Pod>| {
             pod.is.ready && self.case.world.live_since().is_some_and(|live| pod.since <= live)
         };
@@ -395,7 +395,7 @@ impl Cx<'_> {
             Some(Outcome::RolledBack | Outcome::RollbackIncomplete)
         );
         // That Git was not read yet by this process says nothing new.
-        if status == Truth::Unknown && conditions.has("GitPublished") {
+        if status == Truth::Unknown && reason == Reason::Publishing && conditions.has("GitPublished") {
             return;
         }
         // A phase that waits a moment for its commit is no news worth a write; a rollback commit is.

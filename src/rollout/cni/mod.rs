@@ -135,7 +135,8 @@ impl<'a> Cx<'a> {
         let (Ok(spec), true) = (spec, claim.is.digest == entry.spec || !on(Guard::Mirrored)) else {
             return Err(Box::new(Decision { waiting: vec![Waiting::Mirror], ..Decision::default() }));
         };
-        let missing = |refusal| super::standing::refused(key, claim, refusal, now);
+        let missing =
+            |refusal| super::standing::refused(key, claim, super::not_resolved(claim, refusal), now);
         let provider = spec.provider.as_deref();
         let profile = match crate::profile::resolve(case.profiles, world, provider) {
             Ok((profile, found)) if found == *agent_key => profile,

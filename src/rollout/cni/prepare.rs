@@ -6,6 +6,7 @@ use super::{Cx, Step, layers::LAYERS};
 use crate::{
     api::{
         cni_upgrade::{CniPhase, DeletionPolicy, Driver},
+        names::NodeName,
         status::{Outcome, Truth},
     },
     diff::{NodeDiff, NodeState, Skip, order},
@@ -26,6 +27,11 @@ impl Cx<'_> {
     /// The stage.
     pub(super) fn prepare(&mut self) -> Step {
         if self.runs_already() {
+            let open = self.not_counted_yet();
+            if !open.is_empty() {
+                self.wait(Waiting::Judging { nodes: open });
+                return Step::Stop;
+            }
             self.end(Outcome::AlreadyRuns);
             self.enter(CniPhase::Completed);
             return Step::Next;
@@ -84,6 +90,14 @@ impl Cx<'_> {
         let diff = self.classify(&view);
         let mut scope = diff.in_scope().filter(|node| node.pod.is_some()).peekable();
         unfinished && live && !covered.is_empty() && scope.peek().is_some() && scope.all(|node| node.at_goal)
+    }
+
+    /// Nodes at the goal of which nobody can say yet whether they are healthy: what completes is told with its counts.
+    fn not_counted_yet(&self) -> Vec<NodeName> {
+        let Some(view) = self.forward() else { return Vec::new() };
+        let diff = self.classify(&view);
+        let open = diff.in_scope().filter(|node| node.state == NodeState::Unsettled && !self.counts(node));
+        super::window::names(open.map(|node| node.name))
     }
 
     /// Every preflight gate with its verdict.
