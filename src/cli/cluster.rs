@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow, bail};
 use http::{StatusCode, header::DATE};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
-use kube::{
-    Client, Config,
-    client::Body,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, client::Body, config::KubeConfigOptions};
 
+use super::{kubeconfig, root};
 use crate::{
     clock::Clock,
     observe,
@@ -76,11 +73,6 @@ impl View {
     }
 }
 
-/// What an error comes from: the errors above it repeat it.
-fn root(error: impl Into<anyhow::Error>) -> String {
-    error.into().root_cause().to_string()
-}
-
 /// Asks for our custom resources once: what is wrong shows here, and the answer carries the server's time.
 async fn its_present(client: &Client) -> anyhow::Result<Option<Timestamp>> {
     let (path, _) = observe::address::of_feed(Feed::CniUpgrades, "");
@@ -114,24 +106,31 @@ impl ClusterArgs {
     }
 
     async fn config(&self) -> anyhow::Result<Config> {
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         super::must_exist(&self.kubeconfig)?;
-        if let Some(path) = &self.kubeconfig {
-            let file = Kubeconfig::read_from(path)
-                .map_err(|error| anyhow!("{} is no usable kubeconfig: {}", path.display(), root(error)))?;
-            return Config::from_custom_kubeconfig(file, &options)
-                .await
-                .map_err(|error| anyhow!("{} names no usable cluster: {}", path.display(), root(error)));
+        let places = match &self.kubeconfig {
+            Some(path) => vec![path.clone()],
+            None => kubeconfig::places(),
+        };
+        let Some(file) = kubeconfig::merged(&places)? else { return self.of_the_pod(&places) };
+        let context = kubeconfig::context(&file, self.context.as_deref(), &places)?.to_owned();
+        let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+        Config::from_custom_kubeconfig(file, &options).await.map_err(|error| {
+            let places = kubeconfig::listed(&places);
+            anyhow!("context `{context}` of {places} names no usable cluster: {}", root(error))
+        })
+    }
+
+    /// Without any kubeconfig the service account of the pod counts, unless a context is asked for.
+    fn of_the_pod(&self, missing: &[PathBuf]) -> anyhow::Result<Config> {
+        let missing = kubeconfig::listed(missing);
+        if let Some(context) = &self.context {
+            bail!("--context {context}: no kubeconfig is there ({missing}); name a file with --kubeconfig");
         }
-        if self.context.is_some() {
-            let found = Config::from_kubeconfig(&options).await;
-            return found.map_err(|error| anyhow!("no usable kubeconfig: {}", root(error)));
-        }
-        Config::infer().await.map_err(|error| {
+        Config::incluster().map_err(|error| {
+            let cause = root(error);
             anyhow!(
-                "neither KUBECONFIG nor ~/.kube/config nor a service account leads to a cluster; name a file with \
-                 --kubeconfig: {}",
-                root(error)
+                "neither a kubeconfig ({missing} is not there) nor a service account leads to a cluster; name a \
+                 file with --kubeconfig: {cause}"
             )
         })
     }

@@ -4,6 +4,7 @@ mod cluster;
 mod crd;
 mod demo;
 mod explain;
+mod kubeconfig;
 mod object;
 mod plan;
 mod print;
@@ -85,6 +86,11 @@ pub fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         if error.is::<Usage>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     })
+}
+
+/// What an error comes from: the errors above it repeat it.
+fn root(error: impl Into<anyhow::Error>) -> String {
+    error.into().root_cause().to_string()
 }
 
 /// A path that is not there is a slip on the command line.

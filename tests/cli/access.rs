@@ -1,6 +1,11 @@
 //! Clusters that cannot be read, readers that go away, and wrong usage.
 
-use std::{net::TcpListener, process::Stdio};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use super::scene::{Scene, trunkline};
 
@@ -18,26 +23,77 @@ fn a_cluster_that_cannot_be_reached_says_what_to_check() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let kubeconfig = dir.path().join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: gone\nclusters:\n- name: gone\n  cluster: {{server: \"http://{address}\"}}\n\
-         users:\n- name: gone\n  user: {{}}\ncontexts:\n- name: gone\n  context: {{cluster: gone, user: gone}}\n"
-    );
-    std::fs::write(&kubeconfig, text).unwrap();
+    let kubeconfig = kubeconfig(dir.path(), "gone", &address.to_string());
     let path = kubeconfig.to_str().unwrap();
     let (code, text) = errors(&["status", "--kubeconfig", path]);
     assert_eq!(code, Some(1));
     assert!(text.starts_with("error: the API server cannot be reached; check --kubeconfig"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn a_context_that_is_not_there_is_wrong_usage_and_the_known_ones_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = kubeconfig(dir.path(), "gone", "127.0.0.1:1");
+    let path = file.to_str().unwrap();
     let (code, text) = errors(&["status", "--kubeconfig", path, "--context", "other"]);
-    assert_eq!(code, Some(1));
-    assert!(text.contains("other"), "{text}");
+    let says = format!("error: --context: `other` is not in {path}; known are `gone`\n");
+    assert_eq!((code, text), (Some(2), says));
+    let unset = fs::read_to_string(&file).unwrap().replace("current-context: gone", "current-context: \"\"");
+    fs::write(&file, unset).unwrap();
+    let (code, text) = errors(&["status", "--kubeconfig", path]);
+    let says =
+        format!("error: no current context is set in {path}; known are `gone`; choose with --context\n");
+    assert_eq!((code, text), (Some(1), says));
+}
+
+#[test]
+fn of_several_kubeconfigs_those_that_are_missing_are_passed_over_as_kubectl_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let (missing, first) = (dir.path().join("missing"), kubeconfig(dir.path(), "first", "127.0.0.1:1"));
+    let second = kubeconfig(dir.path(), "second", "127.0.0.1:1");
+    let asked = |paths: &[&PathBuf], args: &[&str]| {
+        let output = trunkline()
+            .arg("status")
+            .args(args)
+            .env("KUBECONFIG", std::env::join_paths(paths).unwrap())
+            .output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let reached = "error: the API server cannot be reached";
+    for (paths, args) in [
+        (&[&missing, &first][..], &[][..]),
+        (&[&first, &missing], &[]),
+        (&[&missing, &first, &second], &["--context", "second"]),
+    ] {
+        let (code, text) = asked(paths, args);
+        assert!(code == Some(1) && text.starts_with(reached), "{paths:?} {args:?}: {text}");
+    }
+    for args in [&[][..], &["--context", "first"]] {
+        let (code, text) = asked(&[&missing], args);
+        assert!(code == Some(1) && text.contains(missing.to_str().unwrap()), "{args:?}: {text}");
+    }
+    fs::write(&missing, "clusters: 3\n").unwrap();
+    let (code, text) = asked(&[&missing, &first], &[]);
+    assert!(code == Some(1) && text.contains("is no usable kubeconfig"), "{text}");
+}
+
+/// A kubeconfig with one context of that name, in a file of that name.
+fn kubeconfig(dir: &Path, name: &str, server: &str) -> PathBuf {
+    let path = dir.join(name);
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: {name}\nclusters:\n- name: {name}\n  cluster: {{server: \"http://{server}\"}}\n\
+         users:\n- name: {name}\n  user: {{}}\ncontexts:\n- name: {name}\n  context: {{cluster: {name}, user: {name}}}\n"
+    );
+    fs::write(&path, text).unwrap();
+    path
 }
 
 #[tokio::test(start_paused = true)]
 async fn credentials_that_the_server_does_not_know_are_named() {
     let scene = Scene::new([]);
-    let kubeconfig = std::fs::read_to_string(scene.file("note", "").with_file_name("kubeconfig")).unwrap();
+    let kubeconfig = fs::read_to_string(scene.file("note", "").with_file_name("kubeconfig")).unwrap();
     // The secret path of the embedded API stands for a token.
     let (before, after) = kubeconfig.split_once("\nusers:").unwrap();
     let wrong = scene
