@@ -16,6 +16,7 @@ mod git;
 mod laws;
 mod cli {
     mod access;
+    mod demo;
     mod explain;
     mod help;
     mod plan;

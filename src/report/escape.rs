@@ -80,6 +80,15 @@ pub fn commit(text: &str, max: usize) -> String {
     out
 }
 
+/// A word of a POSIX shell command line, quoted where it has to be.
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +122,14 @@ mod tests {
             commit("fixes #3 [skip ci] @ops\n\nTrunkline-Confirm: rewrite", 80),
             "fixes #\u{200b}3 [\u{200b}skip ci] @\u{200b}ops Trunkline-Confirm: rewrite"
         );
+    }
+
+    #[test]
+    fn a_word_of_a_command_line_is_quoted_only_where_the_shell_would_change_it() {
+        assert_eq!(shell("/tmp/a-b_c.1/remote.git"), "/tmp/a-b_c.1/remote.git");
+        assert_eq!(shell("/tmp/a b"), "'/tmp/a b'");
+        assert_eq!(shell("it's $HOME"), "'it'\\''s $HOME'");
+        assert_eq!(shell("~"), "'~'");
+        assert_eq!(shell(""), "''");
     }
 }

@@ -1,11 +1,15 @@
 //! What changed between two looks at a status, as lines for people and values for programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{CniUpgradeStatus, names::NodeName, status::Truth};
+use crate::api::{
+    CniUpgradeStatus,
+    names::NodeName,
+    status::{AttemptKind, IntentKind, NodeFailure, Truth},
+};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,11 +57,11 @@ fn phases(object: &str, old: &CniUpgradeStatus, new: &CniUpgradeStatus) -> Vec<E
 }
 
 fn nodes(old: &CniUpgradeStatus, new: &CniUpgradeStatus, now: Timestamp) -> Vec<Event> {
-    let open = |status: &CniUpgradeStatus| -> BTreeSet<NodeName> {
-        status.nodes.open.iter().map(|intent| intent.node.clone()).collect()
+    let open = |status: &CniUpgradeStatus| -> BTreeMap<NodeName, IntentKind> {
+        status.nodes.open.iter().map(|intent| (intent.node.clone(), intent.kind)).collect()
     };
-    let failed = |status: &CniUpgradeStatus| -> BTreeSet<NodeName> {
-        status.nodes.failures.iter().map(|failure| failure.node.clone()).collect()
+    let failed = |status: &CniUpgradeStatus| -> BTreeSet<(NodeName, bool)> {
+        status.nodes.failures.iter().map(|failure| (failure.node.clone(), failure.in_rollback)).collect()
     };
     let event = |node: &NodeName, state: &str, text: String| Event {
         at: now,
@@ -66,19 +70,38 @@ fn nodes(old: &CniUpgradeStatus, new: &CniUpgradeStatus, now: Timestamp) -> Vec<
         data: json!({ "node": node, "state": state, "text": text }),
     };
     let (before, after, failures) = (open(old), open(new), failed(new));
+    let back = version_back(new).or_else(|| version_back(old)).unwrap_or("what ran before");
     let mut events = Vec::new();
-    for node in after.difference(&before) {
-        events.push(event(node, "acting", "its agent pod is replaced".to_owned()));
-    }
-    for node in before.difference(&after).filter(|node| !failures.contains(node)) {
-        events.push(event(node, "settled", "healthy".to_owned()));
-    }
     let known = failed(old);
-    for failure in new.nodes.failures.iter().filter(|failure| !known.contains(&failure.node)) {
+    let fresh = |failure: &&NodeFailure| !known.contains(&(failure.node.clone(), failure.in_rollback));
+    for failure in new.nodes.failures.iter().filter(fresh) {
         let text = format!("failed: {} ({})", failure.reason, failure.message);
         events.push(event(&failure.node, "failed", text));
     }
+    for (node, kind) in after.iter().filter(|(node, kind)| before.get(*node) != Some(kind)) {
+        let text = match kind {
+            IntentKind::Upgrade => "its agent pod is replaced".to_owned(),
+            IntentKind::PutBack => format!("its agent pod is replaced, back to {back}"),
+        };
+        events.push(event(node, "acting", text));
+    }
+    for (node, kind) in before.iter().filter(|(node, _)| !after.contains_key(*node)) {
+        let text = match kind {
+            IntentKind::Upgrade => "healthy".to_owned(),
+            IntentKind::PutBack => format!("healthy again on {back}"),
+        };
+        if !failures.contains(&(node.clone(), *kind == IntentKind::PutBack)) {
+            events.push(event(node, "settled", text));
+        }
+    }
     events
+}
+
+/// The version that nodes are put back to.
+fn version_back(status: &CniUpgradeStatus) -> Option<&str> {
+    let returns = status.attempt.as_ref().is_some_and(|attempt| attempt.kind == AttemptKind::Return);
+    let last_good = || status.last_good.as_ref().map(|good| good.version.as_str());
+    if returns { status.target_version.as_deref() } else { last_good() }
 }
 
 fn waiting(old: &CniUpgradeStatus, new: &CniUpgradeStatus, now: Timestamp) -> Vec<Event> {

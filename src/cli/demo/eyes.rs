@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::bail;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{super::print, events, screen::Screen};
@@ -33,6 +33,8 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// Observations between a watch and the eyes.
 const BUFFER: usize = 64;
+/// Virtual time that a remote may be away before the story is given up.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What was seen last.
 pub(super) struct Eyes<'l> {
@@ -44,14 +46,16 @@ pub(super) struct Eyes<'l> {
     statuses: BTreeMap<String, CniUpgradeStatus>,
     tips: BTreeMap<String, Oid>,
     pushed: BTreeSet<Oid>,
-    /// The remote could not be read when it was looked at last.
-    away: bool,
+    /// The object that the story is about.
+    object: &'static str,
+    /// Since when the remote cannot be read, and why.
+    away: Option<(Timestamp, String)>,
     /// Something is new since the tree was drawn.
     news: bool,
 }
 
 impl<'l> Eyes<'l> {
-    pub(super) fn new(lab: &'l Lab, screen: Screen) -> Self {
+    pub(super) fn new(lab: &'l Lab, screen: Screen, object: &'static str) -> Self {
         let (out, seen) = mpsc::channel(BUFFER);
         let mut watches = JoinSet::new();
         for feed in [Feed::CniUpgrades, Feed::Stores] {
@@ -74,42 +78,57 @@ impl<'l> Eyes<'l> {
             statuses: BTreeMap::new(),
             tips: BTreeMap::new(),
             pushed: BTreeSet::new(),
-            away: false,
+            object,
+            away: None,
             news: false,
         }
     }
 
     /// Shows what happens for as long as the process lives.
     pub(super) async fn watch(&mut self) -> anyhow::Result<()> {
-        self.until("", Timestamp::MAX, |_| false).await
+        loop {
+            self.look().await?;
+        }
     }
 
-    /// Shows what happens until it is `done`; an error says what was not by then.
-    pub(super) async fn until(
+    /// Shows what happens until `step` gives something; an error says `what` did not come about, and why.
+    pub(super) async fn until<T>(
         &mut self,
         what: &str,
         deadline: Timestamp,
-        done: impl Fn(&Self) -> bool,
-    ) -> anyhow::Result<()> {
+        mut step: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
         loop {
-            if done(self) {
+            if let Some(given) = step(self) {
                 self.look_at_branches();
                 self.draw();
-                return Ok(());
+                return Ok(given);
             }
             let now = self.lab.clock.now();
+            if let Some((since, why)) = self.away.as_ref().filter(|(since, _)| now > later(*since, PATIENCE))
+            {
+                let remote = self.lab.remote();
+                bail!("{what}: the remote {} has been away since {since}: {why}", remote.display());
+            }
             if now > deadline {
                 bail!("{what}: not by {deadline}");
             }
-            match self.lab.clock.before(later(now, TICK), self.seen.recv()).await {
-                Some(Some(observation)) => self.take(observation),
-                Some(None) => bail!("the watches have ended"),
-                None => {
-                    self.look_at_branches();
-                    self.draw();
-                }
+            self.look().await?;
+        }
+    }
+
+    /// Takes in what a watch tells next, or looks at the branches after a while.
+    async fn look(&mut self) -> anyhow::Result<()> {
+        let next = later(self.lab.clock.now(), TICK);
+        match self.lab.clock.before(next, self.seen.recv()).await {
+            Some(Some(observation)) => self.take(observation),
+            Some(None) => bail!("the watches have ended"),
+            None => {
+                self.look_at_branches();
+                self.draw();
             }
         }
+        Ok(())
     }
 
     /// Takes in what a watch tells, and shows what is new in it.
@@ -124,6 +143,13 @@ impl<'l> Eyes<'l> {
                 self.statuses.insert(key.name.clone(), (**status).clone());
             }
         }
+        let claims = &self.world.claims;
+        let gone = |name: &String| !claims.keys().any(|key| key.name == *name);
+        let deleted: Vec<String> = self.statuses.keys().filter(|name| gone(name)).cloned().collect();
+        for name in deleted {
+            self.statuses.remove(&name);
+            self.screen.say(now, "deleted", &format!("{name} is deleted"), &json!({ "object": name }));
+        }
     }
 
     fn draw(&mut self) {
@@ -131,6 +157,11 @@ impl<'l> Eyes<'l> {
             let now = self.lab.clock.now();
             self.screen.tree(StatusReport::of(&self.world, None).text(now, print::paint()));
         }
+    }
+
+    /// Shows one line.
+    pub(super) fn say(&mut self, kind: &str, text: &str, data: &Value) {
+        self.screen.say(self.lab.clock.now(), kind, text, data);
     }
 
     /// Shows a commit that the story pushed.
@@ -143,12 +174,23 @@ impl<'l> Eyes<'l> {
     /// A remote that is away for a while, as somebody may try, ends no demo.
     fn look_at_branches(&mut self) {
         let both = [BRANCH.to_owned(), Repository::status_branch_name(CLUSTER)];
-        let looked = both.into_iter().try_for_each(|branch| self.look_at(branch));
-        if let (Err(error), false) = (&looked, self.away) {
-            let text = format!("the remote cannot be read, and is looked at again: {error}");
-            self.screen.say(self.lab.clock.now(), "remote", &text, &json!({ "error": error.to_string() }));
+        let now = self.lab.clock.now();
+        match (both.into_iter().try_for_each(|branch| self.look_at(branch)), self.away.take()) {
+            (Err(error), None) => {
+                let text = format!("the remote cannot be read, and is looked at again: {error}");
+                self.screen.say(now, "remote", &text, &json!({ "error": error.to_string() }));
+                self.away = Some((now, error.to_string()));
+            }
+            (Err(_), away @ Some(_)) => self.away = away,
+            (Ok(()), Some((since, _))) => {
+                self.screen.say(now, "remote", "the remote can be read again", &json!({ "since": since }));
+            }
+            (Ok(()), None) => {}
         }
-        self.away = looked.is_err();
+    }
+
+    pub(super) const fn is_away(&self) -> bool {
+        self.away.is_some()
     }
 
     fn look_at(&mut self, branch: String) -> anyhow::Result<()> {
@@ -168,13 +210,13 @@ impl<'l> Eyes<'l> {
         Ok(())
     }
 
-    /// Whether the repository was read.
+    /// Whether the repository was read; a ledger that only tells of an unreachable one does not count.
     pub(super) fn accepted(&self) -> bool {
-        !self.world.ledgers.is_empty()
+        self.world.ledgers.values().any(|seen| seen.is.as_ref().is_ok_and(|ledger| ledger.started))
     }
 
     fn status(&self) -> Option<&CniUpgradeStatus> {
-        self.statuses.values().next()
+        self.statuses.get(self.object)
     }
 
     pub(super) fn ended(&self, outcome: Outcome) -> bool {
@@ -196,8 +238,8 @@ impl<'l> Eyes<'l> {
 
     /// The status branch tells of every phase there was.
     pub(super) fn published(&self) -> bool {
-        let Some((name, status)) = self.statuses.iter().next() else { return false };
-        let branch = Repository::status_branch_name(CLUSTER);
+        let Some(status) = self.status() else { return false };
+        let (branch, name) = (Repository::status_branch_name(CLUSTER), self.object);
         let file = bare::file(&self.lab.remote(), &branch, &format!("CNIUpgrade/{name}.yaml")).ok().flatten();
         let told = file.and_then(|bytes| {
             yaml::typed::<Document<CniUpgradeStatus>>(&String::from_utf8_lossy(&bytes)).ok()

@@ -6,24 +6,28 @@ mod screen;
 mod story;
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
+    fmt::Write as _,
+    fs::{File, TryLockError},
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::print;
+use super::{Usage, print};
 use crate::{
     clock::{Clock, Pacer},
     config::Repository,
-    git::bare,
-    report::tree::span,
+    git::{GitError, bare},
+    report::{escape, tree::span},
     sim::{
         lab::{BRANCH, CLUSTER, FOLDER, Lab},
         model::{
@@ -34,11 +38,15 @@ use crate::{
     },
     world::git::CommitInfo,
 };
+use eyes::Eyes;
 use screen::{Output, Screen};
 use story::Story;
 
 /// Virtual seconds per second on a terminal: half an hour in about a minute.
 const WATCHABLE: u32 = 40;
+
+/// Exit code of a demo that was stopped, as shells count an end by SIGINT.
+const STOPPED: u8 = 128 + 2;
 
 /// Age of the cluster when the story begins.
 const BEFORE: SignedDuration = SignedDuration::from_mins(30);
@@ -109,15 +117,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .start_paused(true)
         .build()
         .context("no runtime could be started")?;
-    let dir = folder(args)?;
+    let Claimed { dir, lock: _lock } = folder(args)?;
+    let begin = Clock::real().now();
+    let screen = Screen::new(args.output, print::on_terminal(), begin, Box::new(print::text));
+    let stopped = Cell::new(ExitCode::from(STOPPED));
     let result = runtime.block_on(async {
         tokio::select! {
             biased;
             () = interrupted() => {
-                print::line(format_args!("\nStopped. Remote, clone and kubeconfig are in {}.", dir.display()));
-                Ok(ExitCode::from(130))
+                let text = format!("Stopped. Remote, clone and kubeconfig are in {}.", dir.display());
+                match args.output {
+                    Output::Text => print::line(format_args!("\n{text}")),
+                    Output::Json => print::line(json!({ "event": "stopped", "text": text, "data": { "dir": &dir } })),
+                }
+                Ok(stopped.get())
             }
-            result = play(args, &dir) => result,
+            result = play(args, &dir, screen, &stopped) => result,
         }
     });
     runtime.shutdown_background();
@@ -134,27 +149,101 @@ async fn interrupted() {
     }
 }
 
-/// The folder of this run; one that holds a demo already is refused, so that nothing of it is lost.
-fn folder(args: &Args) -> anyhow::Result<PathBuf> {
-    let temporary = || std::env::temp_dir().join(format!("trunkline-demo-{}", std::process::id()));
-    let dir = args.dir.clone().unwrap_or_else(temporary);
-    if dir.join("remote.git").exists() {
-        bail!("{} holds a demo already; name another folder with --dir, or remove it", dir.display());
-    }
-    std::fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
-    dir.canonicalize().with_context(|| format!("{} cannot be read", dir.display()))
+/// The folder of a run, which no other demo uses for as long as the lock is held.
+struct Claimed {
+    dir: PathBuf,
+    lock: File,
 }
 
-async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
-    let terminal = print::on_terminal();
-    let speed = args.speed.unwrap_or(if terminal { Speed::Times(WATCHABLE) } else { Speed::Max });
-    let begin = Clock::real().now();
-    let clock = Clock::embedded(begin);
+/// The folder of this run; one that holds a demo already is refused, so that nothing of it is lost.
+fn folder(args: &Args) -> anyhow::Result<Claimed> {
+    let temporary = || std::env::temp_dir().join(format!("trunkline-demo-{}", std::process::id()));
+    let dir = args.dir.clone().unwrap_or_else(temporary);
+    std::fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    let dir = dir.canonicalize().with_context(|| format!("{} cannot be read", dir.display()))?;
+    let lock = locked(&dir)?;
+    if dir.join("remote.git").exists() {
+        let text =
+            format!("{} holds a demo already; name another folder with --dir, or remove it", dir.display());
+        return Err(Usage(text).into());
+    }
+    Ok(Claimed { dir, lock })
+}
+
+/// Keeps other demos out of a folder until the process ends, however it ends.
+fn locked(dir: &Path) -> anyhow::Result<File> {
+    let path = dir.join("demo.lock");
+    let cannot = || format!("{} cannot be locked", path.display());
+    let mut lock = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .with_context(cannot)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Between lock and note the holder is not told yet.
+            let _ = lock.read_to_string(&mut holder);
+            let text = format!(
+                "{} is in use by another demo ({}); end that one, or name another folder with --dir",
+                dir.display(),
+                if holder.is_empty() { "it only just started" } else { holder.trim_end() }
+            );
+            return Err(Usage(text).into());
+        }
+        Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+    }
+    lock.set_len(0).with_context(cannot)?;
+    writeln!(lock, "process {}", std::process::id()).with_context(cannot)?;
+    Ok(lock)
+}
+
+/// Plays the story; `stopped` is the exit code of an interruption from then on.
+async fn play(
+    args: &Args,
+    dir: &Path,
+    mut screen: Screen,
+    stopped: &Cell<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let default = if print::on_terminal() { Speed::Times(WATCHABLE) } else { Speed::Max };
+    let speed = args.speed.unwrap_or(default);
+    let start = Clock::real().now();
+    let clock = Clock::embedded(screen.begin);
     let lab = Lab::new(dir, cluster(args, clock.now()), clock).context("the remote could not be made")?;
     let served = lab.cluster.serve(0).context("the embedded API could not be served")?;
     let kubeconfig = dir.join("kubeconfig");
     write_private(&kubeconfig, &served.kubeconfig())?;
-    let mut screen = Screen::new(args.output, terminal, clock.now());
+    open(args, &mut screen, speed, &lab, &kubeconfig);
+    let moving = lab.cluster.clone();
+    tokio::spawn(async move { moving.run().await });
+    if let Speed::Times(times) = speed {
+        tokio::spawn(Pacer::new(times).run());
+    }
+    let engine = lab.engine(1).context("the engine could not be made")?;
+    let running = tokio::spawn(engine.run(std::future::pending()));
+    let mut story = Story::new(&lab, screen, args.scenario, args.nodes, args.max_parallel)?;
+    let ended = story.play().await.context("the story did not end as it should");
+    let mut eyes = story.into_eyes();
+    eyes.screen.close();
+    let measure = Measure::of(start, &lab, eyes.screen.begin);
+    let end =
+        End { args, lab: &lab, kubeconfig: &kubeconfig, ended: &ended, branches: branches(&lab), measure };
+    match args.output {
+        Output::Text => eyes.screen.print(end.text()),
+        Output::Json => eyes.screen.say(clock.now(), "end", "", &end.value()),
+    }
+    if args.stay {
+        stay(&mut eyes, speed, &ended, stopped).await?;
+    }
+    running.abort();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says what the story runs on.
+fn open(args: &Args, screen: &mut Screen, speed: Speed, lab: &Lab, kubeconfig: &Path) {
     let pace = match speed {
         Speed::Times(times) => format!("a clock {times} times as fast as yours"),
         Speed::Max => "a clock that skips what nobody waits for".to_owned(),
@@ -165,41 +254,25 @@ async fn play(args: &Args, dir: &Path) -> anyhow::Result<ExitCode> {
         lab.remote().display(),
         kubeconfig.display()
     ));
-    let moving = lab.cluster.clone();
-    tokio::spawn(async move { moving.run().await });
-    if let Speed::Times(times) = speed {
-        tokio::spawn(Pacer::new(times).run());
+}
+
+/// Goes on showing what happens, also after a story that went another way than it should.
+async fn stay(
+    eyes: &mut Eyes<'_>,
+    speed: Speed,
+    ended: &anyhow::Result<()>,
+    stopped: &Cell<ExitCode>,
+) -> anyhow::Result<()> {
+    if speed == Speed::Max {
+        tokio::spawn(Pacer::new(WATCHABLE).run());
     }
-    let engine = lab.engine(1).context("the engine could not be made")?;
-    let running = tokio::spawn(engine.run(std::future::pending()));
-    let mut story = Story::new(&lab, screen, args.scenario, args.nodes, args.max_parallel)?;
-    let ended = story.play().await;
-    let mut eyes = story.into_eyes();
-    eyes.screen.close();
-    let branches = branches(&lab)?;
-    let measure = Measure::of(begin, &lab);
-    match args.output {
-        Output::Text => farewell(args, &lab, dir, &kubeconfig, &branches, &measure),
-        Output::Json => {
-            eyes.screen.say(clock.now(), "end", "", &end(&ended, dir, &kubeconfig, &branches, &measure));
-        }
+    if let Err(why) = ended {
+        stopped.set(ExitCode::FAILURE);
+        let text = format!("The story went another way: {:#}.", why.root_cause());
+        eyes.say("story", &text, &json!({ "error": format!("{why:#}") }));
     }
-    if args.stay && ended.is_ok() {
-        if speed == Speed::Max {
-            tokio::spawn(Pacer::new(WATCHABLE).run());
-        }
-        let lines = "Staying up; push to the remote and watch here. Ctrl-C ends it.";
-        eyes.screen.say(clock.now(), "stay", lines, &json!({}));
-        eyes.watch().await?;
-    }
-    running.abort();
-    match ended {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(why) => {
-            eprintln!("error: the story did not end as it should: {why:#}");
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    eyes.say("stay", "Staying up; push to the remote and watch here. Ctrl-C ends it.", &json!({}));
+    eyes.watch().await
 }
 
 /// A cluster that is there already: its agents started before the story begins.
@@ -218,9 +291,8 @@ fn cluster(args: &Args, now: Timestamp) -> Model {
 
 /// The kubeconfig holds a token, so only its owner may read it.
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file = File::options()
         .write(true)
         .create(true)
         .truncate(true)
@@ -230,10 +302,13 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Both branches with their commits, newest first.
-fn branches(lab: &Lab) -> anyhow::Result<Vec<(String, Vec<CommitInfo>)>> {
+/// Branches with their commits, newest first.
+type Branches = Vec<(String, Vec<CommitInfo>)>;
+
+/// Both branches.
+fn branches(lab: &Lab) -> Result<Branches, GitError> {
     let status = Repository::status_branch_name(CLUSTER);
-    let log = |branch: &str, max| bare::log(&lab.remote(), branch, max).context("the remote cannot be read");
+    let log = |branch: &str, max| bare::log(&lab.remote(), branch, max);
     Ok(vec![(BRANCH.to_owned(), log(BRANCH, 20)?), (status.clone(), log(&status, 100)?)])
 }
 
@@ -241,70 +316,83 @@ fn subject(commit: &CommitInfo) -> &str {
     commit.message.lines().next().unwrap_or_default()
 }
 
-/// What Git says, and the lines to copy next.
-fn farewell(
-    args: &Args,
-    lab: &Lab,
-    dir: &Path,
-    kubeconfig: &Path,
-    branches: &[(String, Vec<CommitInfo>)],
-    measure: &Measure,
-) {
-    for (branch, commits) in branches {
-        print::line(format_args!("\n{branch}:"));
-        for commit in commits {
-            print::line(format_args!("  {} {}", commit.oid.short(), subject(commit)));
-        }
-    }
-    let status = Repository::status_branch_name(CLUSTER);
-    let (remote, work) = (lab.remote(), dir.join("work"));
-    let (remote, work, kubeconfig) = (remote.display(), work.display(), kubeconfig.display());
-    let name = story::object(args.scenario);
-    print::line("\nTo look further:");
-    print::line(format_args!("  git -C {remote} log --stat {BRANCH}"));
-    print::line(format_args!("  git -C {remote} show {status}:README.md"));
-    print::line(if args.stay {
-        "While it stays up, from another terminal:"
-    } else {
-        "The cluster ends here; with `--stay` it stays up, and from another terminal:"
-    });
-    print::line(format_args!("  trunkline status --kubeconfig {kubeconfig}"));
-    print::line(format_args!("  trunkline explain --kubeconfig {kubeconfig} {name}"));
-    print::line(format_args!("  git clone {remote} {work} && cd {work}"));
-    print::line(format_args!(
-        "  $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push"
-    ));
-    let memory = measure.peak_mib.map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
-    print::line(format_args!(
-        "\n{} of the cluster in {:.1} s{memory}.",
-        span(measure.cluster_seconds),
-        measure.wall_seconds
-    ));
+/// How a story ended.
+struct End<'e> {
+    args: &'e Args,
+    lab: &'e Lab,
+    kubeconfig: &'e Path,
+    ended: &'e anyhow::Result<()>,
+    branches: Result<Branches, GitError>,
+    measure: Measure,
 }
 
-/// The same as a value.
-fn end(
-    ended: &anyhow::Result<()>,
-    dir: &Path,
-    kubeconfig: &Path,
-    branches: &[(String, Vec<CommitInfo>)],
-    measure: &Measure,
-) -> Value {
-    let log = |commits: &[CommitInfo]| -> Vec<Value> {
-        commits.iter().map(|commit| json!({ "commit": commit.oid, "subject": subject(commit) })).collect()
-    };
-    let branches: BTreeMap<&str, Vec<Value>> =
-        branches.iter().map(|(branch, commits)| (branch.as_str(), log(commits))).collect();
-    json!({
-        "ok": ended.is_ok(),
-        "error": ended.as_ref().err().map(|error| format!("{error:#}")),
-        "dir": dir,
-        "kubeconfig": kubeconfig,
-        "branches": branches,
-        "clusterMinutes": measure.cluster_seconds / 60,
-        "wallSeconds": measure.wall_seconds,
-        "peakMiB": measure.peak_mib,
-    })
+impl End<'_> {
+    /// What Git says, and the lines to copy next.
+    fn text(&self) -> String {
+        let mut out = match &self.branches {
+            Ok(branches) => log(branches),
+            Err(error) => format!("\nThe remote cannot be read: {error}\n"),
+        };
+        let remote = self.lab.remote();
+        let (work, remote) = (shell(&remote.with_file_name("work")), shell(&remote));
+        let kubeconfig = shell(self.kubeconfig);
+        let (status, name) = (Repository::status_branch_name(CLUSTER), story::object(self.args.scenario));
+        let while_it_runs = if self.args.stay {
+            "While it stays up, from another terminal:"
+        } else {
+            "The cluster ends here; with `--stay` it stays up, and from another terminal:"
+        };
+        let _ = write!(
+            out,
+            "\nTo look further:\n  \
+             git -C {remote} log --stat {BRANCH}\n  \
+             git -C {remote} show {status}:README.md\n\
+             {while_it_runs}\n  \
+             trunkline status --kubeconfig {kubeconfig}\n  \
+             trunkline explain --kubeconfig {kubeconfig} {name}\n  \
+             git clone {remote} {work} && cd {work}\n  \
+             $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push\n"
+        );
+        let Measure { cluster_seconds, wall_seconds, peak_mib } = self.measure;
+        let memory = peak_mib.map(|mib| format!(", {mib} MiB of memory at most")).unwrap_or_default();
+        let _ = writeln!(out, "\n{} of the cluster in {wall_seconds:.1} s{memory}.", span(cluster_seconds));
+        out
+    }
+
+    /// The same as a value.
+    fn value(&self) -> Value {
+        let log = |commits: &[CommitInfo]| -> Vec<Value> {
+            commits.iter().map(|commit| json!({ "commit": commit.oid, "subject": subject(commit) })).collect()
+        };
+        let branches: BTreeMap<&str, Vec<Value>> =
+            self.branches.iter().flatten().map(|(branch, commits)| (branch.as_str(), log(commits))).collect();
+        json!({
+            "ok": self.ended.is_ok(),
+            "error": self.ended.as_ref().err().map(|error| format!("{error:#}")),
+            "dir": self.kubeconfig.parent(),
+            "kubeconfig": self.kubeconfig,
+            "branches": branches,
+            "clusterMinutes": self.measure.cluster_seconds / 60,
+            "wallSeconds": self.measure.wall_seconds,
+            "peakMiB": self.measure.peak_mib,
+        })
+    }
+}
+
+fn log(branches: &Branches) -> String {
+    let mut out = String::new();
+    for (branch, commits) in branches {
+        let _ = writeln!(out, "\n{branch}:");
+        for commit in commits {
+            let _ = writeln!(out, "  {} {}", commit.oid.short(), subject(commit));
+        }
+    }
+    out
+}
+
+/// A path as a word of a command line.
+fn shell(path: &Path) -> String {
+    escape::shell(&path.to_string_lossy())
 }
 
 /// What a run cost.
@@ -315,10 +403,10 @@ struct Measure {
 }
 
 impl Measure {
-    fn of(begin: Timestamp, lab: &Lab) -> Self {
+    fn of(start: Timestamp, lab: &Lab, begin: Timestamp) -> Self {
         Self {
             cluster_seconds: lab.clock.now().duration_since(begin).as_secs(),
-            wall_seconds: Clock::real().now().duration_since(begin).as_secs_f64(),
+            wall_seconds: Clock::real().now().duration_since(start).as_secs_f64(),
             peak_mib: peak_memory(),
         }
     }
@@ -331,3 +419,6 @@ fn peak_memory() -> Option<u64> {
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024)
 }
+
+#[cfg(test)]
+mod tests;

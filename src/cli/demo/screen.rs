@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{super::print, events::Event};
+use super::events::Event;
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -15,20 +15,23 @@ pub(super) enum Output {
     Json,
 }
 
+/// Where texts go.
+pub(super) type Out = Box<dyn FnMut(String)>;
+
 /// The screen.
-#[derive(Debug)]
 pub(super) struct Screen {
+    out: Out,
     output: Output,
     live: bool,
-    begin: Timestamp,
+    pub(super) begin: Timestamp,
     drawn: usize,
     tree: String,
 }
 
 impl Screen {
-    pub(super) const fn new(output: Output, terminal: bool, begin: Timestamp) -> Self {
+    pub(super) fn new(output: Output, terminal: bool, begin: Timestamp, out: Out) -> Self {
         let live = terminal && matches!(output, Output::Text);
-        Self { output, live, begin, drawn: 0, tree: String::new() }
+        Self { out, output, live, begin, drawn: 0, tree: String::new() }
     }
 
     /// Says what the story runs on.
@@ -48,16 +51,21 @@ impl Screen {
         match self.output {
             Output::Json => {
                 let line = json!({ "at": at, "event": kind, "text": text.trim_start(), "data": data });
-                print::line(line);
+                self.print(format!("{line}\n"));
             }
             Output::Text => {
                 self.erase();
                 let seconds = at.duration_since(self.begin).as_secs().max(0);
                 let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-                print::line(format_args!("{hours:02}:{minutes:02}:{seconds:02} {text}"));
+                self.print(format!("{hours:02}:{minutes:02}:{seconds:02} {text}\n"));
                 self.draw();
             }
         }
+    }
+
+    /// Shows a text as it is.
+    pub(super) fn print(&mut self, text: String) {
+        (self.out)(text);
     }
 
     /// Whether a tree is shown at all.
@@ -83,14 +91,14 @@ impl Screen {
     fn draw(&mut self) {
         if self.live && !self.tree.is_empty() {
             // Without wrapping, a line of the tree is one line of the terminal, whatever its width.
-            print::line(format_args!("\x1b[?7l\n{}\x1b[?7h", self.tree.trim_end_matches('\n')));
+            self.print(format!("\x1b[?7l\n{}\x1b[?7h\n", self.tree.trim_end_matches('\n')));
             self.drawn = self.tree.lines().count() + 1;
         }
     }
 
     fn erase(&mut self) {
         if self.drawn > 0 {
-            print::text(format_args!("\x1b[{}A\x1b[J", self.drawn));
+            self.print(format!("\x1b[{}A\x1b[J", self.drawn));
             self.drawn = 0;
         }
     }

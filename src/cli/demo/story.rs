@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
 
 use super::{Scenario, eyes::Eyes, screen::Screen};
 use crate::{
     api::{names::Oid, status::Outcome},
     clock::later,
-    git::bare,
+    git::{GitError, bare},
     sim::{
         lab::{BRANCH, FOLDER, Lab},
         model::{
@@ -46,7 +46,14 @@ impl<'l> Story<'l> {
         let author = lab.author().context("the author's clone could not be made")?;
         let rounds = u32::from(nodes.div_ceil(max_parallel));
         let deadline = later(lab.clock.now(), LIMIT.0 + LIMIT.1 * rounds);
-        Ok(Self { lab, eyes: Eyes::new(lab, screen), author, scenario, max_parallel, deadline })
+        Ok(Self {
+            lab,
+            eyes: Eyes::new(lab, screen, object(scenario)),
+            author,
+            scenario,
+            max_parallel,
+            deadline,
+        })
     }
 
     /// What was seen last, with the screen.
@@ -66,22 +73,24 @@ impl<'l> Story<'l> {
     }
 
     async fn upgrade(&mut self) -> anyhow::Result<()> {
-        self.push(&self.example(), "Upgrade Calico to v3.28.0")?;
+        self.push(&self.example(), "Upgrade Calico to v3.28.0").await?;
         self.until("the upgrade is completed", |eyes| eyes.ended(Outcome::Completed)).await?;
         self.settled("v3.28.0", 1).await
     }
 
     async fn bad_canary(&mut self, auto_rollback: bool) -> anyhow::Result<()> {
         let good = self.declared("v3.27.2", auto_rollback);
-        self.push(&good, "Declare the Calico that runs")?;
+        self.push(&good, "Declare the Calico that runs").await?;
         self.until("what runs is accepted", |eyes| eyes.ended(Outcome::AlreadyRuns)).await?;
         let bad = self.declared("v3.28.0", auto_rollback);
-        self.push(&bad, "Upgrade Calico to v3.28.0")?;
+        self.push(&bad, "Upgrade Calico to v3.28.0").await?;
         if auto_rollback {
             self.until("both canaries are back", |eyes| eyes.ended(Outcome::RolledBack)).await?;
             self.until("Git says so", Eyes::agrees).await?;
             self.settled("v3.27.2", 3).await?;
-            let file = bare::file(&self.lab.remote(), BRANCH, &path())?;
+            let file = self
+                .reach("the manifest is read", |_, lab| bare::file(&lab.remote(), BRANCH, &path()))
+                .await?;
             if file.as_deref() != Some(good.as_bytes()) {
                 bail!("the rollback commit changed more than the wish");
             }
@@ -91,27 +100,44 @@ impl<'l> Story<'l> {
         let lab = self.lab;
         self.until("the template is back", |_| template(lab).as_deref() == Some("v3.27.2")).await?;
         self.until("Git says so", Eyes::published).await?;
-        self.commits(2)
+        self.commits(2).await
     }
 
     async fn revert(&mut self) -> anyhow::Result<()> {
-        self.push(&self.declared("v3.27.2", true), "Declare the Calico that runs")?;
+        self.push(&self.declared("v3.27.2", true), "Declare the Calico that runs").await?;
         self.until("what runs is accepted", |eyes| eyes.ended(Outcome::AlreadyRuns)).await?;
-        let bad = self.push(&self.declared("v3.28.0", true), "Upgrade Calico to v3.28.0")?;
+        let bad = self.push(&self.declared("v3.28.0", true), "Upgrade Calico to v3.28.0").await?;
         self.until("the upgrade is completed", |eyes| eyes.ended(Outcome::Completed)).await?;
-        let at = self.lab.clock.now();
-        let revert = self.author.revert(&bad, at)?;
+        let revert =
+            self.reach("the revert is pushed", |author, lab| author.revert(&bad, lab.clock.now())).await?;
         self.eyes.pushed(&revert, "Revert \"Upgrade Calico to v3.28.0\"");
         self.until("the nodes have returned", |eyes| eyes.ended(Outcome::Returned)).await?;
         self.settled("v3.27.2", 3).await
     }
 
-    fn push(&mut self, text: &str, message: &str) -> anyhow::Result<Oid> {
-        let at = self.lab.clock.now();
+    async fn push(&mut self, text: &str, message: &str) -> anyhow::Result<Oid> {
         let files = BTreeMap::from([(path(), Some(text.to_owned()))]);
-        let oid = self.author.commit(&files, &format!("{message}\n"), at)?;
+        let subject = format!("{message}\n");
+        let oid = self
+            .reach("the manifest is pushed", |author, lab| author.commit(&files, &subject, lab.clock.now()))
+            .await?;
         self.eyes.pushed(&oid, message);
         Ok(oid)
+    }
+
+    /// What a step at the remote gives; while the remote is away it is tried again.
+    async fn reach<T>(
+        &mut self,
+        what: &str,
+        step: impl Fn(&mut bare::Author, &Lab) -> Result<T, GitError>,
+    ) -> anyhow::Result<T> {
+        let (lab, author, mut last) = (self.lab, &mut self.author, None);
+        let step = |_: &Eyes<'l>| step(author, lab).map_err(|error| last = Some(error)).ok();
+        let given = self.eyes.until(what, self.deadline, step).await;
+        given.map_err(|why| match last {
+            Some(error) if !self.eyes.is_away() => anyhow!("{why}: {error}"),
+            Some(_) | None => why,
+        })
     }
 
     fn example(&self) -> String {
@@ -129,7 +155,7 @@ impl<'l> Story<'l> {
     }
 
     async fn until(&mut self, what: &str, done: impl Fn(&Eyes<'l>) -> bool) -> anyhow::Result<()> {
-        self.eyes.until(what, self.deadline, done).await
+        self.eyes.until(what, self.deadline, |eyes| done(eyes).then_some(())).await
     }
 
     /// Every node on the version, the strategy back, the status branch up to date, so many commits on main.
@@ -140,11 +166,12 @@ impl<'l> Story<'l> {
         if template(lab).as_deref() != Some(version) {
             bail!("the template is not on {version}");
         }
-        self.commits(commits)
+        self.commits(commits).await
     }
 
-    fn commits(&self, wanted: usize) -> anyhow::Result<()> {
-        let found = bare::log(&self.lab.remote(), BRANCH, wanted + 2)?.len();
+    async fn commits(&mut self, wanted: usize) -> anyhow::Result<()> {
+        let log = |_: &mut bare::Author, lab: &Lab| bare::log(&lab.remote(), BRANCH, wanted + 2);
+        let found = self.reach("the commits are read", log).await?.len();
         if found != wanted {
             bail!("{found} commits on {BRANCH} instead of {wanted}");
         }
