@@ -1,14 +1,16 @@
 //! The way to the cluster, as every command takes it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use http::{StatusCode, header::DATE};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
-use kube::{Client, Config, client::Body, config::KubeConfigOptions};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, Config, api::ListParams, client::Body, config::KubeConfigOptions};
 
-use super::{kubeconfig, root};
+use super::{Form, kubeconfig, print, root};
 use crate::{
+    api::names::STORE,
     clock::Clock,
     observe,
     world::{Feed, World},
@@ -31,7 +33,7 @@ pub(super) struct ReadArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Namespace of the ledgers and attempt records.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system", value_parser = super::namespace)]
     namespace: String,
 }
 
@@ -39,6 +41,7 @@ pub(super) struct ReadArgs {
 pub(super) struct View {
     client: Client,
     namespace: String,
+    form: Form,
 }
 
 /// What was seen, and when.
@@ -50,8 +53,8 @@ pub(super) struct Seen {
 
 impl ReadArgs {
     /// The way to the cluster, which is not asked yet.
-    pub(super) async fn open(&self) -> anyhow::Result<View> {
-        Ok(View { client: self.cluster.client().await?, namespace: self.namespace.clone() })
+    pub(super) async fn open(&self, form: Form) -> anyhow::Result<View> {
+        Ok(View { client: self.cluster.client().await?, namespace: self.namespace.clone(), form })
     }
 }
 
@@ -63,13 +66,26 @@ impl View {
             .await
             .map_err(|why| anyhow!("{why}; the account needs to get, list and watch what the daemon does"))?;
         if world.ledgers.is_empty() {
-            eprintln!(
-                "note: no ledger in namespace {}: trunkline has read no repository yet, or keeps its ledgers \
-                 elsewhere (--namespace)",
-                self.namespace
-            );
+            let why = match self.with_ledgers().await {
+                found if found.is_empty() => "trunkline has read no repository yet, or keeps its ledgers \
+                                              elsewhere (--namespace)"
+                    .to_owned(),
+                found => format!(
+                    "trunkline keeps its ledgers in {} (--namespace)",
+                    Vec::from_iter(found).join(", ")
+                ),
+            };
+            print::aside(self.form, "note", format_args!("no ledger in namespace {}: {why}", self.namespace));
         }
         Ok(Seen { world, at })
+    }
+
+    /// Namespaces with ledgers, as far as the account may look for them.
+    async fn with_ledgers(&self) -> BTreeSet<String> {
+        let stores: Api<ConfigMap> = Api::all(self.client.clone());
+        let ledgers = ListParams::default().labels(&format!("{STORE}=ledger"));
+        let found = stores.list(&ledgers).await.map(|list| list.items).unwrap_or_default();
+        found.into_iter().filter_map(|store| store.metadata.namespace).collect()
     }
 }
 
@@ -156,7 +172,7 @@ mod tests {
         let clock = Clock::embedded(model.now());
         let (began, cluster) = (clock.now(), EmbeddedCluster::new(model, clock));
         cluster.faults().once(Fault::Delay(Duration::from_secs(3)), |asked| asked.uri.contains("/pods"));
-        let view = View { client: cluster.client(), namespace: "kube-system".to_owned() };
+        let view = View { client: cluster.client(), namespace: "kube-system".to_owned(), form: Form::Text };
         let seen = view.look().await.unwrap();
         assert_eq!(seen.world.nodes.len(), 3);
         // The server tells whole seconds.

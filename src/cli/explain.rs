@@ -21,14 +21,14 @@ pub(super) struct Args {
     object: ObjectArgs,
     /// Form of the explanation.
     #[arg(long, value_enum, default_value_t)]
-    output: Form,
+    pub(super) output: Form,
     #[command(flatten)]
     cluster: ReadArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::block_on(async {
-        let view = args.cluster.open().await?;
+        let view = args.cluster.open(args.output).await?;
         let Seen { world, at } = view.look().await?;
         let key = args.object.find_one(&world)?;
         let (profiles, config) = (profile::built_in(), Config::assumed());

@@ -12,12 +12,19 @@ mod run;
 mod status;
 mod validate;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    process::{ExitCode, exit},
+};
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::telemetry::{self, LogFormat};
+use crate::{
+    manifest::is_label,
+    telemetry::{self, LogFormat},
+};
 
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
@@ -65,11 +72,26 @@ enum Form {
     Json,
 }
 
+impl Command {
+    /// Form of its report, and so of its errors.
+    const fn form(&self) -> Form {
+        match self {
+            Self::Run(_) | Self::Crd => Form::Text,
+            Self::Demo(args) => args.form(),
+            Self::Validate(args) => args.form(),
+            Self::Plan(args) => args.output,
+            Self::Status(args) => args.output,
+            Self::Explain(args) => args.output,
+        }
+    }
+}
+
 /// Reads the arguments and runs the command; the exit code is 0 if all is well, 1 on errors, 2 on wrong usage.
 pub fn main() -> ExitCode {
     // Fails only if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| misused(&error));
+    let form = cli.command.form();
     // The daemon logs what it does; the other commands print it, failed requests too.
     let level = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn,kube_client=off" };
     telemetry::init(cli.log_format, level);
@@ -83,9 +105,24 @@ pub fn main() -> ExitCode {
         Command::Crd => crd::run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        print::aside(form, "error", format_args!("{error:#}"));
         if error.is::<Usage>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     })
+}
+
+/// Says what is wrong with the arguments, in JSON where they ask for it, and ends; help and version are no fault.
+fn misused(error: &clap::Error) -> ! {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let json = args.iter().any(|arg| arg == "--output=json")
+        || args
+            .windows(2)
+            .any(|pair| matches!(pair, [option, form] if option == "--output" && form == "json"));
+    if !json || !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.to_string();
+    print::aside(Form::Json, "error", text.trim_end().trim_start_matches("error: "));
+    exit(USAGE.into());
 }
 
 /// What an error comes from: the errors above it repeat it.
@@ -99,6 +136,14 @@ fn must_exist<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Us
         Some(path) => Err(Usage(format!("{} does not exist", path.display()))),
         None => Ok(()),
     }
+}
+
+/// A namespace as Kubernetes takes it.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    if is_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a namespace has 1 to 63 small letters, digits and `-`, and begins and ends with a letter or digit")
 }
 
 /// Runs a command that only reads.

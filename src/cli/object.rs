@@ -19,7 +19,7 @@ pub(super) struct ObjectArgs {
     #[arg(value_name = "[KIND/]NAME")]
     name: Option<String>,
     /// Namespace, for ServiceUpgrades; a CNIUpgrade has none.
-    #[arg(short, value_name = "NAMESPACE")]
+    #[arg(short, value_name = "NAMESPACE", value_parser = super::namespace)]
     namespace_of_object: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl ObjectArgs {
         match (known.iter().filter(within).collect::<Vec<_>>().as_slice(), namespace) {
             ([one], _) => Ok((*one).clone()),
             ([], None) => bail!("nothing is declared{}", in_files(world)),
-            ([], Some(namespace)) => bail!("nothing is declared in namespace {namespace}"),
+            ([], Some(namespace)) => bail!("nothing is declared in namespace {namespace}{}", others(&known)),
             (several, _) => Err(Usage(format!("name the object: {}", list(several))).into()),
         }
     }
@@ -115,6 +115,15 @@ fn unknown(text: &str, name: &str, world: &World, known: &BTreeSet<ClaimKey>) ->
             anyhow!("nothing is known of {text}; known are {known}{broken}")
         }
     }
+}
+
+/// Namespaces in which something is declared.
+fn others(known: &BTreeSet<ClaimKey>) -> String {
+    let namespaces: BTreeSet<&str> = known.iter().filter_map(|key| key.namespace.as_deref()).collect();
+    if namespaces.is_empty() {
+        return ", nor in any other".to_owned();
+    }
+    format!("; something is in {}", namespaces.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// Where manifests have errors: what is looked for may stand there.

@@ -27,7 +27,7 @@ pub(super) struct Args {
     node_seconds: u32,
     /// Form of the plan.
     #[arg(long, value_enum, default_value_t)]
-    output: Form,
+    pub(super) output: Form,
     #[command(flatten)]
     cluster: ReadArgs,
 }
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn look(args: &Args, reading: &Reading) -> anyhow::Result<Vec<PlanReport>> {
-    let view = args.cluster.open().await?;
+    let view = args.cluster.open(args.output).await?;
     let Seen { world, at } = view.look().await?;
     let planned = plan(&world, &profile::built_in(), &reading.declarations, at);
     let report = planned.iter().map(|planned| {

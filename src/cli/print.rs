@@ -8,6 +8,9 @@ use std::{
     process::exit,
 };
 
+use serde_json::json;
+
+use super::Form;
 use crate::report::paint::Paint;
 
 /// Exit code of a process that SIGPIPE ended, as shells count it.
@@ -28,6 +31,14 @@ pub(super) fn text(text: impl Display) {
 /// Prints a text and a line end.
 pub(super) fn line(line: impl Display) {
     text(format_args!("{line}\n"));
+}
+
+/// Says on standard error what is wrong (`error`) or worth knowing (`note`), in the form of the report.
+pub(super) fn aside(form: Form, word: &str, text: impl Display) {
+    match form {
+        Form::Text => eprintln!("{word}: {text}"),
+        Form::Json => eprintln!("{}", json!({ word: text.to_string() })),
+    }
 }
 
 /// Whether people read it.

@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Namespace of the ledgers and attempt records.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system", value_parser = super::namespace)]
     namespace: String,
     /// Folder of the clones, a cache; otherwise under XDG_CACHE_HOME or ~/.cache, or /var/lib/trunkline.
     #[arg(long, value_name = "DIR")]

@@ -27,17 +27,17 @@ pub(super) struct Args {
     watch: bool,
     /// Form of the report; with --watch, JSON is one document per line.
     #[arg(long, value_enum, default_value_t)]
-    output: Form,
+    pub(super) output: Form,
     #[command(flatten)]
     cluster: ReadArgs,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::block_on(async {
-        let view = args.cluster.open().await?;
+        let view = args.cluster.open(args.output).await?;
         let (report, at) = args.look(&view).await?;
         if args.object.namespace().is_some() {
-            eprintln!("note: -n leaves out CNIUpgrades, which are in no namespace");
+            print::aside(args.output, "note", "-n leaves out CNIUpgrades, which are in no namespace");
         }
         args.show(&report, at)?;
         if args.watch {
@@ -65,7 +65,7 @@ impl Args {
             let (report, at) = match self.look(view).await {
                 Ok(looked) => looked,
                 Err(error) => {
-                    eprintln!("error: {error:#}");
+                    print::aside(self.output, "error", format_args!("{error:#}"));
                     continue;
                 }
             };

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
 use clap::ValueEnum;
 
-use super::print;
+use super::{Form, print};
 use crate::manifest::{self, Severity};
 
 #[derive(Debug, clap::Args)]
@@ -31,6 +31,16 @@ enum Output {
     Json,
     /// Annotations of a GitHub Actions run.
     Github,
+}
+
+impl Args {
+    /// Form of errors.
+    pub(super) const fn form(&self) -> Form {
+        match self.output {
+            Output::Text | Output::Github => Form::Text,
+            Output::Json => Form::Json,
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -11,16 +11,10 @@ use jiff::Timestamp;
 use super::TrackedQuery;
 use crate::{
     api::names,
-    manifest,
+    manifest::{self, MAX_FILES, MAX_LEVELS, Unread, yaml},
     world::git::{Blob, CommitInfo, CommitStep, Descent, Files, StatusBranch, Tracked},
 };
 
-/// Bytes of a file that is read.
-const MAX_FILE: usize = 1024 * 1024;
-/// Files that are read at one commit.
-const MAX_FILES: usize = 10_000;
-/// Levels of folders and file that a path may have.
-const MAX_LEVELS: usize = 64;
 /// Steps that are kept; of more, the newest.
 const MAX_STEPS: usize = 500;
 /// Files over all steps; a step beyond it and all older ones are dropped.
@@ -32,7 +26,7 @@ const MAX_CHANGED: usize = 50;
 #[derive(Clone, Default)]
 struct Contents {
     files: Files,
-    skipped: BTreeMap<String, &'static str>,
+    skipped: BTreeMap<String, Unread>,
 }
 
 /// Blobs in use, so that an unchanged file is neither read nor held twice.
@@ -260,9 +254,9 @@ impl Walk<'_> {
                 continue;
             }
             if entry.name().is_err() {
-                self.skip(path, "the name is not UTF-8");
+                self.skip(path, Unread::Name);
             } else if levels >= MAX_LEVELS {
-                self.skip(path, "more than 64 levels deep");
+                self.skip(path, Unread::Levels);
             } else if is_tree {
                 self.tree(&self.repository.find_tree(entry.id())?, &path, levels + 1)?;
             } else {
@@ -274,13 +268,13 @@ impl Walk<'_> {
 
     fn file(&mut self, path: String, id: Oid, mode: i32) -> Result<(), git2::Error> {
         if mode == i32::from(FileMode::Link) {
-            self.skip(path, "a symlink");
+            self.skip(path, Unread::Symlink);
         } else if mode == i32::from(FileMode::Commit) {
-            self.skip(path, "a submodule");
+            self.skip(path, Unread::Submodule);
         } else if self.contents.files.len() >= MAX_FILES && !self.contents.files.contains_key(&path) {
-            self.skip(path, "more than 10,000 files");
-        } else if self.repository.odb()?.read_header(id)?.0 > MAX_FILE {
-            self.skip(path, "larger than 1 MiB");
+            self.skip(path, Unread::Files);
+        } else if self.repository.odb()?.read_header(id)?.0 > yaml::MAX_BYTES {
+            self.skip(path, Unread::Bytes);
         } else {
             let blob = self.cache.get(self.repository, id)?;
             self.contents.files.insert(path, blob);
@@ -288,7 +282,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn skip(&mut self, path: String, reason: &'static str) {
+    fn skip(&mut self, path: String, reason: Unread) {
         self.contents.skipped.insert(path, reason);
     }
 }
@@ -297,8 +291,8 @@ fn is_manifest(path: &str) -> bool {
     manifest::is_yaml(path)
 }
 
-fn listed(skipped: BTreeMap<String, &'static str>) -> Vec<(String, String)> {
-    skipped.into_iter().map(|(path, reason)| (path, reason.to_owned())).collect()
+fn listed(skipped: BTreeMap<String, Unread>) -> Vec<(String, String)> {
+    skipped.into_iter().map(|(path, reason)| (path, reason.as_str().to_owned())).collect()
 }
 
 pub(super) fn info(commit: &Commit<'_>) -> CommitInfo {

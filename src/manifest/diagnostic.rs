@@ -70,3 +70,19 @@ pub struct Diagnostic {
     #[serde(default)]
     pub help: String,
 }
+
+impl Diagnostic {
+    /// An entry of a tree that is not read.
+    pub fn unread(path: String, why: &str) -> Self {
+        Self {
+            path,
+            line: 0,
+            column: 0,
+            severity: Severity::Warning,
+            code: Code::Skipped,
+            message: format!("skipped: {why}"),
+            snippet: String::new(),
+            help: "only plain files within the limits are read".to_owned(),
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod document;
 pub mod edit;
 mod flow;
 mod label;
+mod limits;
 mod nearest;
 mod parse;
 mod rules;
@@ -21,8 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
+pub use limits::{MAX_FILES, MAX_LEVELS, Unread};
 pub use nearest::nearest;
-pub use parse::{is_yaml, read};
+pub use parse::{is_yaml, names_us, read};
+pub use rules::is_label;
 
 use crate::api::{ClaimKey, CniUpgradeSpec, ServiceUpgradeSpec, names::WishHash};
 

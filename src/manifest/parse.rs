@@ -32,8 +32,7 @@ pub fn read(files: &Files, known: &BTreeSet<String>) -> Reading {
     let mut reading = Reading::default();
     let mut places: BTreeMap<ClaimKey, Vec<Place>> = BTreeMap::new();
     for (path, blob) in files.iter().filter(|(path, _)| is_yaml(path)) {
-        let names_us = names_one_of(&blob.bytes, &[CNI_GROUP, SERVICE_GROUP]);
-        let matters = names_us || known.contains(path);
+        let matters = names_us(&blob.bytes) || known.contains(path);
         if !matters && !names_one_of(&blob.bytes, &["CNIUpgrade", "ServiceUpgrade"]) {
             continue;
         }
@@ -50,6 +49,11 @@ pub fn is_yaml(path: &str) -> bool {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension);
     extension
         .is_some_and(|extension| ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)))
+}
+
+/// Whether one of our groups stands in the bytes: what is wrong with them then matters.
+pub fn names_us(bytes: &[u8]) -> bool {
+    names_one_of(bytes, &[CNI_GROUP, SERVICE_GROUP])
 }
 
 /// Whether one of the words stands in the bytes, also in UTF-16.

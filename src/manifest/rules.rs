@@ -299,8 +299,8 @@ fn without_effect(name: &str, value: Option<&str>) -> Option<(&'static str, Stri
     }
 }
 
-/// RFC 1123 label: at most 63 of small letters, digits and `-`, a letter or digit at both ends.
-fn is_label(text: &str) -> bool {
+/// RFC 1123 label, such as a namespace: at most 63 of small letters, digits and `-`, a letter or digit at both ends.
+pub fn is_label(text: &str) -> bool {
     text.len() <= 63
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         && !text.is_empty()

@@ -123,12 +123,9 @@ fn rewritten(held: &Held, repo: &Repository) -> Option<String> {
 
 /// Replaces the diagnostics by those of the accepted revision.
 pub(super) fn diagnose(ledger: &mut Ledger, accepted: &Accepted<'_>, readings: &Readings) {
-    let missing = accepted.missing.iter().filter(|path| !ledger.used_paths.contains(*path)).map(|path| {
-        skipped(path, "this path is configured, but the branch does not have it", "add manifests under it")
-    });
-    let entries = accepted.skipped.iter().map(|(path, why)| {
-        skipped(path, &format!("skipped: {why}"), "only plain files within the limits are read")
-    });
+    let missing =
+        accepted.missing.iter().filter(|path| !ledger.used_paths.contains(*path)).map(|path| missing(path));
+    let entries = accepted.skipped.iter().map(|(path, why)| Diagnostic::unread(path.clone(), why));
     let left_out = readings
         .head
         .declarations
@@ -156,15 +153,15 @@ fn no_room(key: &str, declaration: &Declaration) -> Diagnostic {
     }
 }
 
-fn skipped(path: &str, message: &str, help: &str) -> Diagnostic {
+fn missing(path: &str) -> Diagnostic {
     Diagnostic {
         path: path.to_owned(),
         line: 0,
         column: 0,
         severity: Severity::Warning,
         code: Code::Skipped,
-        message: message.to_owned(),
+        message: "this path is configured, but the branch does not have it".to_owned(),
         snippet: String::new(),
-        help: help.to_owned(),
+        help: "add manifests under it".to_owned(),
     }
 }

@@ -7,6 +7,8 @@ use std::{
     process::Stdio,
 };
 
+use serde_json::Value;
+
 use super::scene::{Scene, trunkline};
 
 fn errors(args: &[&str]) -> (Option<i32>, String) {
@@ -137,4 +139,50 @@ fn a_file_on_the_command_line_that_is_not_there_is_wrong_usage_in_every_command(
     ] {
         assert_eq!(errors(args), (Some(2), "error: /nowhere does not exist\n".to_owned()), "{args:?}");
     }
+}
+
+#[test]
+fn with_json_the_errors_of_every_command_are_json_too() {
+    for (args, code, says) in [
+        (&["validate", "/nowhere"][..], 2, "/nowhere does not exist"),
+        (&["plan", "/nowhere"], 2, "/nowhere does not exist"),
+        (&["plan", "/dev/null"], 1, "leads to a cluster"),
+        (&["status"], 1, "leads to a cluster"),
+        (&["explain"], 1, "leads to a cluster"),
+        (&["demo", "--dir", "/dev/null/demo"], 1, "/dev/null/demo cannot be made"),
+        (&["demo", "--nodes", "1"], 2, "--nodes"),
+        (&["status", "--unheard-of"], 2, "--unheard-of"),
+    ] {
+        let output = trunkline().args(args).args(["--output", "json"]).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let told = said["error"].as_str().unwrap();
+        assert!(told.contains(says) && !told.starts_with("error"), "{args:?}: {told}");
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]), "{args:?}");
+    }
+}
+
+#[test]
+fn a_namespace_that_cannot_be_one_is_named_with_what_can() {
+    for args in [
+        &["status", "--namespace", "Kube System"][..],
+        &["plan", "--namespace", "Kube System"],
+        &["explain", "-n", "Kube System"],
+        &["run", "--namespace", "Kube System"],
+    ] {
+        let (code, text) = errors(args);
+        assert_eq!(code, Some(2), "{args:?}: {text}");
+        assert!(text.contains("'Kube System'") && text.contains("small letters, digits"), "{args:?}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_without_ledgers_is_named_with_those_that_have_some() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    let says = "no ledger in namespace kube-public: trunkline keeps its ledgers in kube-system (--namespace)";
+    let shown = scene.shown(&["status", "--namespace", "kube-public"]);
+    assert!(shown.ends_with(&format!("note: {says}\nexit 0\n")), "{shown}");
+    let output = scene.run(&["status", "--namespace", "kube-public", "--output", "json"]);
+    let note: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(note["note"], says);
 }

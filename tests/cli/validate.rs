@@ -1,12 +1,20 @@
 //! `trunkline validate` on folders, as a person or a pipeline runs it.
 
 use std::{
+    collections::BTreeSet,
     fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
+    time::Duration,
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
+use trunkline::{
+    git::{Git2Remote, GitOptions, Remote as _, TrackedQuery},
+    manifest::{self, Diagnostic},
+};
 
 const CNI: &str = include_str!("../golden/inputs/cni_upgrade.yaml");
 const SERVICE: &str = include_str!("../golden/inputs/service_upgrade.yaml");
@@ -94,7 +102,7 @@ fn json_is_one_document_with_everything_found() {
         ("bad.yaml", CNI.replace("maxParallel: 3", "maxParallel: 0").replace("calico", "c").as_bytes()),
     ]);
     let output = validate(folder.path(), &["--output", "json"]);
-    let document: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
+    let document: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!(document["errors"], 1);
     assert_eq!(document["declarations"][0]["object"], "CNIUpgrade/calico-upgrade-v3.28");
     assert_eq!(document["diagnostics"][0]["line"], 11);
@@ -197,4 +205,76 @@ fn a_list_of_manifests_and_a_tab_are_named_with_their_place() {
     let output = validate(folder.path(), &[]);
     insta::assert_snapshot!(text(&output));
     assert_eq!(output.status.code(), Some(1));
+}
+
+fn git(folder: &Path, args: &[&str]) {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(args).current_dir(folder);
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+}
+
+/// What the daemon says of the repository in this folder.
+fn said_by_the_daemon(folder: &Path) -> Vec<Diagnostic> {
+    let clone = tempfile::tempdir().unwrap();
+    let mut remote = Git2Remote::open(GitOptions {
+        url: folder.to_str().unwrap().to_owned(),
+        clone_dir: clone.path().join("clone"),
+        credentials: None,
+        allow_local: true,
+        connect_timeout: Duration::from_secs(5),
+        read_timeout: Duration::from_secs(20),
+    })
+    .unwrap();
+    let query = TrackedQuery { branch: "main".to_owned(), paths: vec![".".to_owned()], since: None };
+    let tracked = remote.tracked(&query).unwrap();
+    let mut said = manifest::read(&tracked.at_head, &BTreeSet::new()).diagnostics;
+    said.extend(tracked.skipped.into_iter().map(|(path, why)| Diagnostic::unread(path, &why)));
+    said.sort();
+    said
+}
+
+#[test]
+fn what_is_passed_over_in_a_folder_is_said_as_the_daemon_says_it_of_the_same_tree_in_git() {
+    let unknown = CNI.replace("canary:", "canry:");
+    let huge = format!("# no manifest\n{}", "- x\n".repeat(400_000));
+    let deep = format!("{}x.yaml", "d/".repeat(64));
+    let folder = folder(&[
+        ("good.yaml", CNI.replace("calico", "c").as_bytes()),
+        (".hidden/unknown.yaml", unknown.as_bytes()),
+        ("huge.yaml", huge.as_bytes()),
+        ("huge.txt", huge.as_bytes()),
+        (&deep, CNI.as_bytes()),
+        ("other/a.yaml", CNI.as_bytes()),
+    ]);
+    let path = folder.path();
+    symlink(".hidden", path.join("linked")).unwrap();
+    symlink("good.yaml", path.join("linked.yaml")).unwrap();
+    symlink("nowhere", path.join("dangling")).unwrap();
+    for (at, message) in [(path.join("other"), "Another repository"), (path.to_owned(), "Everything")] {
+        git(&at, &["init", "-q", "-b", "main"]);
+        git(&at, &["add", "-A"]);
+        git(&at, &["commit", "-q", "-m", message]);
+    }
+    let document: Value = serde_json::from_str(&text(&validate(path, &["--output", "json"]))).unwrap();
+    let said: Vec<Diagnostic> = serde_json::from_value(document["diagnostics"].clone()).unwrap();
+    assert_eq!(said, said_by_the_daemon(path));
+    let skipped: Vec<_> = said
+        .iter()
+        .filter_map(|found| Some((found.path.as_str(), found.message.strip_prefix("skipped: ")?)))
+        .collect();
+    let deep = deep.as_str();
+    assert_eq!(
+        skipped,
+        [
+            (deep, "more than 64 levels deep"),
+            ("dangling", "a symlink"),
+            ("huge.yaml", "larger than 1 MiB"),
+            ("linked", "a symlink"),
+            ("linked.yaml", "a symlink"),
+            ("other", "a submodule"),
+        ]
+    );
+    assert!(text(&validate(path, &[])).contains("skipped: larger than 1 MiB\n --> huge.yaml\n"));
 }

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Usage, print};
+use super::{Form, Usage, print};
 use crate::{
     clock::{Clock, Pacer},
     config::Repository,
@@ -75,6 +75,16 @@ pub(super) struct Args {
     /// How progress is shown.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
+}
+
+impl Args {
+    /// Form of errors.
+    pub(super) const fn form(&self) -> Form {
+        match self.output {
+            Output::Text => Form::Text,
+            Output::Json => Form::Json,
+        }
+    }
 }
 
 /// The stories.

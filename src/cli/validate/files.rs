@@ -1,22 +1,16 @@
-//! Files from disk, as the daemon would see them in Git: plain ones, within its limits.
+//! Files from disk, as the daemon would see them in Git: what it passes over is passed over and said here too.
 
 use std::{
-    ffi::OsStr,
-    fs::{self, File},
+    fs::{self, DirEntry, File},
     io::{self, Read as _},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use crate::{
     api::names::Oid,
-    manifest::{Code, Diagnostic, Severity, yaml},
+    manifest::{self, Code, Diagnostic, MAX_FILES, MAX_LEVELS, Severity, Unread, yaml},
     world::git::{Blob, Files},
 };
-
-/// Files that are read at most.
-const MAX_FILES: usize = 10_000;
-/// Folders below a given one.
-const MAX_LEVELS: usize = 64;
 
 /// What was found on disk.
 #[derive(Debug, Default)]
@@ -27,12 +21,13 @@ pub(in crate::cli) struct Found {
     pub(in crate::cli) skipped: Vec<Diagnostic>,
 }
 
-/// Reads the given files and everything below the given folders; hidden folders such as `.git` are left out.
+/// Reads the given files and everything below the given folders except `.git`.
 pub(in crate::cli) fn gather(paths: &[PathBuf]) -> Found {
     let mut found = Found::default();
     for path in paths {
         if path.is_dir() {
-            found.folder(path, MAX_LEVELS);
+            let levels = path.components().filter(|part| matches!(part, Component::Normal(_))).count();
+            found.folder(path, if path.is_relative() { levels } else { 0 });
         } else {
             found.named(path);
         }
@@ -46,52 +41,59 @@ pub(in crate::cli) fn shown(path: &Path) -> String {
 }
 
 fn is_yaml(path: &Path) -> bool {
-    let extension = path.extension().map(OsStr::to_ascii_lowercase);
-    extension.is_some_and(|extension| extension == "yaml" || extension == "yml")
+    manifest::is_yaml(&path.to_string_lossy())
 }
 
 impl Found {
     fn named(&mut self, path: &Path) {
         if is_yaml(path) {
-            self.file(path);
+            self.file(path, true);
         } else {
-            self.skip(
-                path,
-                Severity::Warning,
-                Code::Skipped,
-                "only .yaml and .yml files are read".to_owned(),
-            );
+            let message = "only .yaml and .yml files are read".to_owned();
+            self.skip(path, Severity::Warning, Code::Skipped, message);
         }
     }
 
+    /// Reads a folder that is `levels` deep; the recursion ends at `MAX_LEVELS`.
     fn folder(&mut self, folder: &Path, levels: usize) {
-        if levels == 0 {
-            let message = format!("folders below {MAX_LEVELS} levels are not read");
-            return self.skip(folder, Severity::Error, Code::Limit, message);
-        }
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
             Ok(entries) => entries,
             Err(error) => return self.skip(folder, Severity::Error, Code::Skipped, error.to_string()),
         };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
+        entries.sort_by_key(DirEntry::file_name);
+        for entry in entries.iter().filter(|entry| entry.file_name() != ".git") {
             let path = entry.path();
-            let hidden = entry.file_name().to_string_lossy().starts_with('.');
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() && !hidden => self.folder(&path, levels - 1),
-                Ok(kind) if kind.is_file() && is_yaml(&path) => self.file(&path),
-                Ok(kind) if kind.is_symlink() && is_yaml(&path) => {
-                    let message = "a symbolic link is not followed in Git".to_owned();
-                    self.skip(&path, Severity::Warning, Code::Skipped, message);
+                Ok(kind) if kind.is_file() && !is_yaml(&path) => {}
+                Ok(kind) if kind.is_file() || kind.is_dir() || kind.is_symlink() => {
+                    self.entry(entry, kind, levels);
                 }
+                // No other kind of entry is ever in Git.
                 Ok(_) => {}
                 Err(error) => self.skip(&path, Severity::Error, Code::Skipped, error.to_string()),
             }
         }
     }
 
-    fn file(&mut self, path: &Path) {
+    fn entry(&mut self, entry: &DirEntry, kind: fs::FileType, levels: usize) {
+        let path = entry.path();
+        if entry.file_name().to_str().is_none() {
+            self.unread(&path, Unread::Name);
+        } else if levels >= MAX_LEVELS {
+            self.unread(&path, Unread::Levels);
+        } else if kind.is_symlink() {
+            self.unread(&path, Unread::Symlink);
+        } else if kind.is_dir() && path.join(".git").exists() {
+            self.unread(&path, Unread::Submodule);
+        } else if kind.is_dir() {
+            self.folder(&path, levels + 1);
+        } else {
+            self.file(&path, false);
+        }
+    }
+
+    fn file(&mut self, path: &Path, named: bool) {
         if self.files.len() == MAX_FILES {
             let known = self.skipped.iter().any(|found| found.message.starts_with("more than"));
             if !known {
@@ -101,11 +103,19 @@ impl Found {
             return;
         }
         match read(path) {
+            // One that names us, or that was named, gets an error where it is read.
+            Ok(bytes) if bytes.len() > yaml::MAX_BYTES && !named && !manifest::names_us(&bytes) => {
+                self.unread(path, Unread::Bytes);
+            }
             Ok(bytes) => {
                 self.files.insert(shown(path), Blob { oid: Oid::from(""), bytes: bytes.into() });
             }
             Err(error) => self.skip(path, Severity::Error, Code::Skipped, error.to_string()),
         }
+    }
+
+    fn unread(&mut self, path: &Path, why: Unread) {
+        self.skipped.push(Diagnostic::unread(shown(path), why.as_str()));
     }
 
     fn skip(&mut self, path: &Path, severity: Severity, code: Code, message: String) {
