@@ -30,7 +30,9 @@ fn a_folder_has_one_demo_at_a_time_and_another_one_is_told_which_and_what_to_do(
     let path = dir.path().canonicalize().unwrap();
     let mut first = demo(&path, &["--stay"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(first.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    // Kept to the end: without a reader the first demo would end.
+    let mut shown = BufReader::new(first.stdout.take().unwrap());
+    shown.read_line(&mut line).unwrap();
     let second = demo(&path, &[]).output().unwrap();
     first.kill().unwrap();
     first.wait().unwrap();
