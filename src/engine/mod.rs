@@ -16,10 +16,12 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -44,7 +46,7 @@ use crate::{
 };
 use git::{Ears, Since, Worker};
 use halt::Halts;
-use pass::Core;
+use pass::{Core, panic_text};
 use rest::Rests;
 
 /// Most cluster writes at once.
@@ -306,7 +308,12 @@ impl Engine {
         self.running.insert(id.clone());
         let ports = self.ports.clone();
         self.tasks.spawn(async move {
-            let (outcome, seen) = perform::perform(&effect, permit, &ports).await;
+            let performed = AssertUnwindSafe(perform::perform(&effect, permit, &ports)).catch_unwind().await;
+            let (outcome, seen) = performed.unwrap_or_else(|panic| {
+                let why = panic_text(&*panic);
+                tracing::error!(effect = %id, why, "the effect failed; it is tried again");
+                (EffectOutcome::Unknown(why), Vec::new())
+            });
             (id, effect, outcome, seen)
         });
     }
@@ -314,7 +321,7 @@ impl Engine {
     fn finish(&mut self, finished: Result<Finished, JoinError>) {
         let (id, effect, outcome, seen) = match finished {
             Ok(finished) => finished,
-            // Only a panic in an effect ends here; its id stays taken, so it is not tried again.
+            // Panics are caught in the task, and nobody aborts one while the engine goes on.
             Err(error) => return tracing::error!(%error, "an effect ended unexpectedly"),
         };
         let now = self.clock.now();

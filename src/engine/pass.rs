@@ -70,7 +70,7 @@ impl Engine {
                     }
                     return decision;
                 }
-                Err(panic) => self.halt(key, text(&*panic), now),
+                Err(panic) => self.halt(key, panic_text(&*panic), now),
             }
         }
         self.halted(key, now)
@@ -184,7 +184,8 @@ fn name(key: &Key) -> String {
     }
 }
 
-fn text(panic: &(dyn Any + Send)) -> String {
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown".to_owned())
 }

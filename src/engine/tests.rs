@@ -3,7 +3,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use kube::{Api, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -43,6 +43,10 @@ struct Scene {
 
 impl Scene {
     fn new(core: Core) -> Self {
+        Self::with(|engine| engine.core = core)
+    }
+
+    fn with(change: impl FnOnce(&mut Engine)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let model = ClusterSpec::new(1, 3, "2026-03-01T10:00:00Z".parse().unwrap()).build();
         let clock = Clock::embedded(model.now());
@@ -50,7 +54,7 @@ impl Scene {
         let moving = lab.cluster.clone();
         let world = tokio::spawn(async move { moving.run().await });
         let mut engine = lab.engine(1).unwrap();
-        engine.core = core;
+        change(&mut engine);
         let engine = tokio::spawn(async { engine.run(std::future::pending()).await.unwrap() });
         let (author, api) = (lab.author().unwrap(), Api::all(lab.cluster.client()));
         Self { lab, author, api, tasks: [world, engine], dir }
@@ -222,4 +226,29 @@ async fn what_was_wanted_while_the_same_effect_ran_waits_for_the_next_pass() {
     engine.start_wanted(clock.now());
     assert!(engine.running.is_empty() && engine.wanted.is_empty());
     assert_eq!(engine.queue.take(clock.now()), Some(key));
+}
+
+/// Passes requests on; the first patch of a DaemonSet panics, as a fault in an effect would.
+fn faulty_once(inner: Client) -> Client {
+    let panicked = Arc::new(AtomicBool::new(false));
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (inner, panicked) = (inner.clone(), Arc::clone(&panicked));
+        async move {
+            let (method, at) = (request.method(), request.uri().to_string());
+            let patch = *method == http::Method::PATCH && at.contains("daemonsets") && !at.contains("dryRun");
+            let first = patch && !panicked.swap(true, Ordering::Relaxed);
+            assert!(!first, "a header without a value");
+            inner.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_panics_is_tried_again() {
+    let mut scene = Scene::with(|engine| engine.ports.kube = faulty_once(engine.ports.kube.clone()));
+    scene.wait(30).await;
+    scene.push(MANIFEST);
+    scene.wait(180).await;
+    assert_eq!(scene.api.get(NAME).await.unwrap().status.unwrap().upgraded_nodes, 1);
 }

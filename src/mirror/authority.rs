@@ -76,7 +76,7 @@ fn target_of(
         (Wish::Service { .. }, None) => return (Target::Unresolved(key.clone()), None),
     };
     let resolved = matches!(entry.target, Target::Agent(_));
-    if resolved && claims::unfinished(ledger, case, key) {
+    if resolved && claims::unfinished(ledger, case.world, key) {
         return (entry.target.clone(), None);
     }
     match profile::resolve(case.profiles, case.world, provider) {

@@ -19,7 +19,7 @@ use crate::{
     },
     manifest::Declaration,
     rollout::effect::{Effect, StepName},
-    world::{Claim, ClaimStatus, Record, Seen, digest},
+    world::{Claim, ClaimStatus, Record, Seen, World, digest},
 };
 
 /// One write that the pass wants: its name, what it is done to, and the write.
@@ -44,8 +44,8 @@ fn ours(claim: &Claim, case: &MirrorCase<'_>) -> bool {
 /// Whether an attempt of an object is under way, or holds nodes that were not put back.
 ///
 /// The status tells; where it does not, as after the custom resource was lost, the ledger does.
-pub(super) fn unfinished(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey) -> bool {
-    let ours = case.world.claims.get(key).filter(|seen| of_repository(&seen.is, &case.repo.name));
+pub(super) fn unfinished(ledger: &Ledger, world: &World, key: &ClaimKey) -> bool {
+    let ours = world.claims.get(key).filter(|seen| of_repository(&seen.is, &ledger.repository));
     if let Some(seen) = ours
         && let ClaimStatus::Cni(status) = &seen.is.status
         && let Some(attempt) = &status.attempt
@@ -69,7 +69,7 @@ pub(super) fn drop_gone(ledger: &mut Ledger, case: &MirrorCase<'_>) {
             case.world
                 .claims
                 .get(key)
-                .is_none_or(|seen| !ours(&seen.is, case) && !unfinished(ledger, case, key))
+                .is_none_or(|seen| !ours(&seen.is, case) && !unfinished(ledger, case.world, key))
         })
         .map(|(key, _)| key.clone())
         .collect();
@@ -160,7 +160,7 @@ fn write(
 
 /// Deletes a custom resource that nothing declares any more, once its attempt has ended.
 fn end(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey, seen: &Seen<Claim>) -> Option<Write> {
-    if !ours(&seen.is, case) || unfinished(ledger, case, key) {
+    if !ours(&seen.is, case) || unfinished(ledger, case.world, key) {
         return None;
     }
     if seen.is.deleting {
@@ -168,6 +168,17 @@ fn end(ledger: &Ledger, case: &MirrorCase<'_>, key: &ClaimKey, seen: &Seen<Claim
     }
     let delete = Effect::DeleteClaim { claim: key.clone(), uid: seen.uid.clone() };
     Some((StepName::DeleteClaim, key.to_string(), delete))
+}
+
+/// Lets custom resources go that people deleted, where nothing makes them anew: their repository is not followed.
+pub(super) fn let_go(ledger: &Ledger, world: &World) -> Vec<Write> {
+    let deleted = world.claims.iter().filter(|(key, seen)| {
+        of_repository(&seen.is, &ledger.repository)
+            && !seen.is.foreign
+            && seen.is.deleting
+            && !unfinished(ledger, world, key)
+    });
+    deleted.filter_map(|(key, seen)| release(key, seen)).collect()
 }
 
 fn release(key: &ClaimKey, seen: &Seen<Claim>) -> Option<Write> {

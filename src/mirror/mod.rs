@@ -104,14 +104,21 @@ pub fn mirror(case: &MirrorCase<'_>, memo: &mut ReadMemo, now: Now) -> Decision 
     decision
 }
 
-/// Decides about a repository that the configuration does not name any more: only its ledger says so.
+/// Decides about a repository that the configuration does not name any more: its ledger says so, and what people delete
+/// goes once its attempt has ended.
 pub fn dropped(name: &RepoName, world: &World, now: Now) -> Decision {
     let mut decision = Decision::default();
     let Some((seen, Ok(stored))) = world.ledgers.get(name).map(|seen| (seen, &seen.is)) else {
         return decision;
     };
+    if not_listed(world).is_some() {
+        return decision;
+    }
+    for write in claims::let_go(stored, world) {
+        want(&mut decision, name, world, now.at, write);
+    }
     let states = vec![states::dropped(stored, now.at)];
-    if not_listed(world).is_none() && stored.states != states {
+    if stored.states != states {
         let ledger = Arc::new(Ledger { states, ..(**stored).clone() });
         let write = Effect::WriteLedger { seen: Some((seen.uid.clone(), seen.rv)), ledger };
         want(&mut decision, name, world, now.at, (StepName::WriteLedger, name.to_string(), write));

@@ -90,7 +90,7 @@ pub(super) fn dropped(ledger: &Ledger, now: Timestamp) -> RepoState {
     };
     let message = format!(
         "Repository {name} is not in the configuration any more: it is not read, and nothing is written to it. {stays} \
-         To change that, put the repository back into the configuration."
+         To change that, put the repository back into the configuration, or delete the custom resources."
     );
     let since = ledger.states.iter().find(|state| state.reason == reason).map_or(now, |state| state.since);
     RepoState { reason: reason.to_owned(), message, since }

@@ -3,9 +3,11 @@
 use crate::{
     api::status::Outcome,
     mirror::{
+        dropped,
         ledger::Standing,
         tests::lab::{Lab, calico, cni, hold},
     },
+    rollout::{Now, effect::Effect},
     world::git::GitTrouble,
 };
 
@@ -251,4 +253,18 @@ fn a_refused_push_says_what_to_look_at() {
     for place in ["hook", "protection rules", "token"] {
         assert!(message.contains(place), "{message}");
     }
+}
+
+#[test]
+fn what_people_delete_of_a_repository_that_is_not_followed_goes_once_its_attempt_has_ended() {
+    let mut lab = in_canary();
+    lab.kubectl_delete(&calico());
+    let released = |lab: &Lab| {
+        let now = Now { at: lab.now, epoch: 1 };
+        let decision = dropped(&lab.repo.name, &lab.world, now);
+        decision.effects.into_values().any(|effect| matches!(effect, Effect::ReleaseClaim { .. }))
+    };
+    assert!(!released(&lab), "nodes are in flight");
+    lab.ends(&calico(), 1, Outcome::Completed);
+    assert!(released(&lab));
 }
