@@ -15,7 +15,7 @@ use crate::{
         status::{Intent, IntentKind, NodeFailure, Nodes, Truth},
     },
     dice::Dice,
-    diff::{Goal, NodeState, Question, Skip, again, classify},
+    diff::{Diff, Goal, NodeState, Question, Skip, again, classify},
     profile::HealthRules,
     world::{
         Labels, Node, Object, ObjectId, Observation, Pod, PodKey, PodMemory, Seen, Shape, WaitReason, World,
@@ -154,26 +154,37 @@ fn world(node: Node, pod: Option<Pod>) -> World {
     world
 }
 
+/// No intents on the way forward.
+const NONE: (&[Intent], IntentKind) = (&[], IntentKind::Upgrade);
+
 fn state_in(world: &World, selector: &[(&str, &str)]) -> Option<NodeState> {
+    diff_in(world, selector, NONE, 100).in_scope().next().map(|node| node.state.clone())
+}
+
+/// The diff from v1 to v2 with these intents.
+fn diff_in<'w>(
+    world: &'w World,
+    selector: &[(&str, &str)],
+    (open, way): (&[Intent], IntentKind),
+    now: i64,
+) -> Diff<'w> {
     let images = |tag: &str| BTreeMap::from([("agent".to_owned(), tag.to_owned())]);
     let selector: BTreeMap<String, String> =
         selector.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let question = Question {
+    classify(&Question {
         world,
         agent: &Uid::new("ds"),
         goal: &Goal::Images(Arc::new(images("v2"))),
         saved: &[Arc::new(images("v1"))],
         selector: &selector,
-        open: &[],
+        open,
         failures: &[],
         baseline: &[],
-        way: crate::api::status::IntentKind::Upgrade,
+        way,
         rules: RULES,
         timeout: 600,
-        now: at(100),
-    };
-    let diff = classify(&question);
-    diff.in_scope().next().map(|node| node.state.clone())
+        now: at(now),
+    })
 }
 
 #[test]
@@ -193,6 +204,32 @@ fn a_node_that_was_not_ready_before_is_skipped() {
 fn a_node_that_an_earlier_attempt_broke_is_never_skipped() {
     let world = world(Node { ready: Truth::False, ..node() }, Some(Pod { ready: false, ..pod("v1.5") }));
     assert_eq!(state_in(&world, &[]), Some(NodeState::Waiting));
+}
+
+#[test]
+fn an_agent_that_is_lost_outside_of_the_scope_says_nothing_about_the_target() {
+    let world = world(node(), Some(Pod { ready: false, ..pod("v1") }));
+    let lost = |selector| diff_in(&world, selector, NONE, 100).nodes[0].lost_untouched();
+    assert!(lost(&[("zone", "a")]));
+    assert!(!lost(&[("zone", "b")]));
+}
+
+#[test]
+fn on_the_way_back_a_pod_that_is_right_as_it_is_settles_once_its_deletion_would_have_been_seen() {
+    let world = world(node(), Some(pod("v2")));
+    let open = [Intent {
+        node: NodeName::new("n1"),
+        node_uid: Uid::new("node"),
+        kind: IntentKind::PutBack,
+        before: Uid::new("pod"),
+        started_at: at(50),
+        spent: 0,
+        as_of: at(50),
+    }];
+    let state = |way, now| diff_in(&world, &[], (&open, way), now).nodes[0].state.clone();
+    assert_eq!(state(IntentKind::PutBack, 59), NodeState::Verifying);
+    assert_eq!(state(IntentKind::PutBack, 60), NodeState::Healthy);
+    assert_eq!(state(IntentKind::Upgrade, 500), NodeState::Verifying);
 }
 
 #[test]

@@ -79,3 +79,45 @@ impl<'a> Conditions<'a> {
         self.clear(&["Reconciling"]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types of the conditions that are true after these steps, one second apart.
+    fn after(steps: &[fn(&mut Conditions<'_>)]) -> Vec<String> {
+        let mut list = Vec::new();
+        for (second, step) in (0..).zip(steps) {
+            let now = Timestamp::from_second(second).unwrap();
+            step(&mut Conditions::of(&mut list, 1, now));
+        }
+        let is_true = |condition: &&Condition| condition.status == Truth::True;
+        list.iter().filter(is_true).map(|condition| condition.r#type.clone()).collect()
+    }
+
+    const READY: fn(&mut Conditions<'_>) = |conditions| conditions.ready(Reason::Completed, "done");
+    const ON_THE_WAY: fn(&mut Conditions<'_>) =
+        |conditions| conditions.reconciling(Reason::Progressing, "1/3");
+    const STUCK: fn(&mut Conditions<'_>) = |conditions| conditions.stalled(Reason::Ambiguous, "two");
+
+    #[test]
+    fn of_ready_reconciling_and_stalled_only_the_last_that_was_said_is_true() {
+        for before in [READY, ON_THE_WAY, STUCK] {
+            assert_eq!(after(&[before, READY]), ["Ready"]);
+            assert_eq!(after(&[before, ON_THE_WAY]), ["Reconciling"]);
+            assert_eq!(after(&[before, STUCK]), ["Stalled"]);
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_transition_moves_with_the_status_and_not_with_the_text() {
+        let mut list = Vec::new();
+        for (second, truth, text) in [(1, Truth::True, "a"), (2, Truth::True, "b"), (3, Truth::False, "b")] {
+            let now = Timestamp::from_second(second).unwrap();
+            Conditions::of(&mut list, second, now).set("Ready", truth, Reason::Completed, text);
+            let moved = if truth == Truth::True { 1 } else { 3 };
+            assert_eq!(list[0].last_transition_time.as_second(), moved);
+            assert_eq!((list.len(), list[0].observed_generation), (1, Some(second)));
+        }
+    }
+}

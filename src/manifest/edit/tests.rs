@@ -243,6 +243,9 @@ fn what_cannot_be_found_or_read_is_an_error_with_its_place() {
         put_back(wrong.as_bytes(), &key(), &to),
         Err(EditError::Unreadable { line: 1 | 6, .. })
     ));
+    // A document of ours without a name may be the one.
+    let unnamed = text.replace("  name: x\n", "  labels: {}\n");
+    assert!(matches!(carries(unnamed.as_bytes(), &key()), Err(EditError::Unreadable { .. })));
     assert_eq!(carries(b"a: 1\n", &key()), Ok(None));
     assert_eq!(carries(text.as_bytes(), &key()), Ok(Some(wish("1", None, &[]))));
 }

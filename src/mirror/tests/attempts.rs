@@ -1,16 +1,20 @@
 //! What statuses leave in the ledger: J4, J5, J8, J11, J21, J22, J32, J34, J35, J38, J50.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::lab::{Lab, agent, calico, cni, wish, with_token};
 use crate::{
     api::{
-        names::AttemptId,
+        names::{AttemptId, Oid},
         status::{AttemptKind, Outcome},
     },
+    manifest,
     mirror::ledger::RollbackState,
-    rollout::effect::StepName,
-    world::{ObjectId, Observation, Record, Shape, Target},
+    rollout::{effect::StepName, plan::plan, waiting::Refusal},
+    world::{
+        ObjectId, Observation, Record, Shape, Target,
+        git::{Blob, Files},
+    },
 };
 
 /// One manifest on v3.27.2, then v3.28.0, whose attempt 1 runs.
@@ -247,6 +251,33 @@ fn a_lost_ledger_takes_quarantine_tokens_and_outcome_from_the_status_j34() {
     lab.settle();
     assert_eq!(lab.target().quarantine, [wish("3.28.0")]);
     assert_eq!(lab.rollback().state, RollbackState::Moot);
+}
+
+#[test]
+fn a_rollback_whose_commit_the_status_names_is_not_due_again_when_the_ledger_is_lost() {
+    let mut lab = failed();
+    let r1 = rollback_commit(&mut lab);
+    lab.settle();
+    lab.status(&calico(), |status| status.rollback.as_mut().unwrap().commit = Some(r1.to_string()));
+    lab.lose_ledger();
+    lab.push("again", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    assert_eq!((lab.target().rollbacks.len(), &lab.target().quarantine), (0, &vec![wish("3.28.0")]));
+}
+
+#[test]
+fn a_wish_that_failed_before_another_one_completed_is_planned_as_quarantined() {
+    let mut lab = failed();
+    lab.push("c2", &[("calico.yaml", Some(&cni("calico", "v3.29.0")))]);
+    lab.settle();
+    lab.attempt(&calico(), 2, Some(Outcome::Completed));
+    lab.settle();
+    let blob = Blob { oid: Oid::from("c3"), bytes: cni("calico", "v3.28.0").into_bytes().into() };
+    let files = Files::from([("calico.yaml".to_owned(), blob)]);
+    let declared = manifest::read(&files, &BTreeSet::new()).declarations;
+    let planned = plan(&lab.world, &lab.profiles, &declared, lab.now);
+    let refusals = &planned[0].refusals;
+    assert!(matches!(refusals[..], [Refusal::Quarantined { .. }]), "{:?}", planned[0]);
 }
 
 #[test]

@@ -1,7 +1,13 @@
 //! Which declaration acts: J2, J26, J28, J42, J44, J47.
 
 use super::lab::{Lab, agent, calico, cni, service, wish, with_token};
-use crate::{api::ClaimKey, config::FirstContact, mirror::ledger::Standing, world::Target};
+use crate::{
+    api::{ClaimKey, names::REPOSITORY},
+    config::FirstContact,
+    mirror::ledger::Standing,
+    rollout::{ledger_entry, waiting::Waiting},
+    world::{Target, digest},
+};
 
 fn key(name: &str) -> ClaimKey {
     ClaimKey::cni(name)
@@ -50,6 +56,12 @@ fn a_template_that_is_not_rolled_out_yet_is_not_what_runs_j26() {
     let mut lab = Lab::new();
     lab.agent_rolls("v3.28.0");
     lab.push("c0", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    assert_eq!(*lab.standing(&calico()), Standing::FirstContact);
+    // Counts of a generation that the controller has not seen yet are those of before.
+    lab.agent_is(|agent| {
+        (agent.generation, agent.updated) = (2, agent.desired);
+    });
     lab.settle();
     assert_eq!(*lab.standing(&calico()), Standing::FirstContact);
     lab.agent_runs("v3.28.0");
@@ -247,5 +259,34 @@ fn what_is_in_force_stays_when_a_later_repository_claims_its_target_and_yields_t
         lab.rival("other", first, Some(&key("theirs")));
         lab.settle();
         assert_eq!(*lab.standing(&calico()) == Standing::InForce, !first);
+    }
+}
+
+#[test]
+fn a_target_that_two_repositories_have_in_force_at_once_is_acted_on_by_none() {
+    let mut lab = Lab::empty();
+    lab.push("c1", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    assert_eq!(lab.roll_out().statuses.len(), 1);
+    lab.rival("other", false, Some(&key("theirs")));
+    let spec = lab.claim(&calico()).spec.clone();
+    lab.put(&key("theirs"), None, |claim| {
+        (claim.digest, claim.spec) = (digest::of(&spec), spec);
+        claim.annotations.insert(REPOSITORY.to_owned(), "other".to_owned());
+    });
+    let decision = lab.roll_out();
+    assert_eq!((decision.statuses.len(), decision.effects.len()), (0, 0));
+    assert!(matches!(decision.waiting[..], [Waiting::OtherAttempt { .. }]), "{:?}", decision.waiting);
+}
+
+#[test]
+fn of_two_repositories_that_declare_one_object_the_one_that_its_resource_was_made_for_counts() {
+    for rival in ["another", "other"] {
+        let mut lab = Lab::empty();
+        lab.push("c1", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+        lab.settle();
+        lab.rival(rival, false, Some(&calico()));
+        let (ledger, _) = ledger_entry(&lab.world, &calico()).unwrap();
+        assert_eq!(ledger.repository.as_str(), "infra");
     }
 }

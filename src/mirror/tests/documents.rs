@@ -1,7 +1,12 @@
 //! From documents to objects: J1, J17, J20, J27, J28, J36.
 
 use super::lab::{Lab, calico, cni, service, with_token};
-use crate::{api::ClaimKey, manifest::Code, mirror::ledger::Standing};
+use crate::{
+    api::ClaimKey,
+    manifest::Code,
+    mirror::ledger::{MOST, Standing},
+    rollout::waiting::Refusal,
+};
 
 #[test]
 fn an_edit_is_mirrored_into_the_resource_and_names_the_commit_that_brought_it_j1() {
@@ -248,4 +253,20 @@ fn declarations_that_the_ledger_has_no_room_for_are_named_and_come_in_once_there
     lab.push("few", &[("a.yaml", Some(&few))]);
     lab.settle();
     assert_eq!((lab.ledger().objects.len(), lab.ledger().diagnostics.len()), (21, 0));
+}
+
+#[test]
+fn a_ledger_that_would_not_fit_into_its_config_map_is_refused_with_its_size_and_nothing_is_written() {
+    let mut lab = Lab::with("calico.yaml", &cni("calico", "v3.27.2"));
+    lab.change_ledger(|ledger| ledger.used_paths.push("x".repeat(MOST)));
+    lab.push("next", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.look();
+    let decision = lab.pass();
+    assert_eq!(decision.effects.len(), 0);
+    let [Refusal::LedgerTooLarge { bytes, max: MOST }] = decision.refusals[..] else {
+        panic!("{:?}", decision.refusals)
+    };
+    assert!(bytes > MOST, "{bytes}");
+    lab.change_ledger(|ledger| ledger.used_paths.clear());
+    assert_eq!(lab.settle_claims(), ["ReplaceClaim CNIUpgrade/calico"]);
 }

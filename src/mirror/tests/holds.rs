@@ -1,7 +1,7 @@
 //! Repository mishaps and people who edit the cluster: J16, J23, J24, J34.
 
 use crate::{
-    api::status::Outcome,
+    api::{ClaimKey, names::REPOSITORY, status::Outcome},
     mirror::{
         dropped,
         ledger::Standing,
@@ -267,4 +267,24 @@ fn what_people_delete_of_a_repository_that_is_not_followed_goes_once_its_attempt
     assert!(!released(&lab), "nodes are in flight");
     lab.ends(&calico(), 1, Outcome::Completed);
     assert!(released(&lab));
+}
+
+#[test]
+fn a_resource_that_another_followed_repository_names_as_its_own_is_left_to_it() {
+    let mut lab = Lab::with("calico.yaml", &cni("calico", "v3.27.2"));
+    lab.rival("other", false, None);
+    lab.edit(&calico(), |claim| drop(claim.annotations.insert(REPOSITORY.to_owned(), "other".to_owned())));
+    assert_eq!(lab.settle_claims(), [""; 0]);
+}
+
+#[test]
+fn a_resource_of_ours_that_nothing_declares_and_others_manage_stays() {
+    let mut lab = Lab::with("calico.yaml", &cni("calico", "v3.27.2"));
+    lab.put(&ClaimKey::cni("left"), None, |claim| {
+        claim.annotations.insert(REPOSITORY.to_owned(), "infra".to_owned());
+        (claim.finalizer, claim.foreign) = (true, true);
+    });
+    assert_eq!(lab.settle(), [""; 0]);
+    lab.edit(&ClaimKey::cni("left"), |claim| claim.foreign = false);
+    assert_eq!(lab.settle_claims().first().unwrap(), "DeleteClaim CNIUpgrade/left");
 }

@@ -19,7 +19,7 @@ use crate::{
         mirror,
     },
     profile::{Profile, built_in},
-    rollout::{Decision, Now, effect::Effect},
+    rollout::{Case, Decision, Now, decide, effect::Effect},
     world::{
         Agent, AgentKey, Claim, ClaimStatus, Feed, Hold, Object, ObjectId, Observation, Shape, Strategy,
         Target, Template, World, digest,
@@ -175,10 +175,14 @@ impl Lab {
     /// The live template is set, but not every pod has it.
     pub(super) fn agent_rolls(&mut self, version: &str) {
         self.agent_runs(version);
+        self.agent_is(|agent| agent.updated = 10);
+    }
+
+    pub(super) fn agent_is(&mut self, change: impl FnOnce(&mut Agent)) {
         let Target::Agent(key) = agent() else { return };
-        let seen = self.world.agents[&key].clone();
-        let halfway = Agent { updated: 10, ..seen.is };
-        self.see(ObjectId::Agent(key), seen.uid.as_str(), Shape::Agent(halfway));
+        let mut seen = self.world.agents[&key].clone();
+        change(&mut seen.is);
+        self.see(ObjectId::Agent(key), seen.uid.as_str(), Shape::Agent(seen.is));
     }
 
     pub(super) fn agent_gone(&mut self) {
@@ -308,6 +312,13 @@ impl Lab {
         mirror(&case, &mut self.memo, Now { at: self.now, epoch: 1 })
     }
 
+    /// What the rollout machine decides about the target.
+    pub(super) fn roll_out(&self) -> Decision {
+        let (target, world) = (&agent(), &self.world);
+        let case = Case { target, world, profiles: &self.profiles, config: &self.config };
+        decide(&case, Now { at: self.now, epoch: 1 })
+    }
+
     /// Looks and passes until nothing more is wanted; hands out what was written, in order.
     pub(super) fn settle(&mut self) -> Vec<String> {
         let mut written = Vec::new();
@@ -418,6 +429,15 @@ impl Lab {
 
     pub(super) fn ledger(&self) -> &Ledger {
         self.world.ledgers[&self.repo.name].is.as_ref().unwrap()
+    }
+
+    /// The ledger as somebody left it.
+    pub(super) fn change_ledger(&mut self, change: impl FnOnce(&mut Ledger)) {
+        let mut ledger = self.ledger().clone();
+        change(&mut ledger);
+        let uid = self.world.ledgers[&self.repo.name].uid.to_string();
+        let id = ObjectId::Store("trunkline".to_owned(), "trunkline-ledger-infra".to_owned());
+        self.see(id, &uid, Shape::Ledger(self.repo.name.clone(), Ok(Box::new(ledger))));
     }
 
     pub(super) fn lose_ledger(&mut self) {

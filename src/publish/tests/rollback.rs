@@ -68,6 +68,11 @@ fn head(lab: &mut Lab, head: &str, files: &[(&str, &str)]) {
     lab.ledger().accepted = Some(Oid::from(head));
 }
 
+/// Somebody pushed the manifest with another version.
+pub(super) fn head_names(lab: &mut Lab, version: &str) {
+    head(lab, "c2", &[("calico.yaml", &MANIFEST.replace("v3.28.0", version))]);
+}
+
 #[test]
 fn the_rollback_commit_changes_the_bytes_of_the_wish_on_the_present_head_only() {
     let lab = with_rollback();

@@ -205,3 +205,45 @@ impl Cx<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(healthy: usize, failed: usize, open: usize, threshold: f64) -> Verdict {
+        let settling = Tally { healthy, failed, unsettled: open, waiting: 0 }.verdict(threshold);
+        let waiting = Tally { healthy, failed, unsettled: 0, waiting: open }.verdict(threshold);
+        assert_eq!(settling, waiting, "who waits for a turn may turn out well like who is in flight");
+        settling
+    }
+
+    #[test]
+    fn a_share_that_is_the_threshold_passes_and_one_node_less_fails() {
+        for (healthy, failed, threshold) in
+            [(9, 1, 0.9), (19, 1, 0.95), (4, 1, 0.8), (1, 1, 0.5), (7, 3, 0.7)]
+        {
+            assert_eq!(verdict(healthy, failed, 0, threshold), Verdict::Pass, "{healthy} and {failed}");
+            assert_eq!(
+                verdict(healthy - 1, failed + 1, 0, threshold),
+                Verdict::Fail,
+                "{healthy} and {failed}"
+            );
+        }
+        assert_eq!(verdict(3, 0, 0, 1.0), Verdict::Pass);
+        assert_eq!(verdict(999, 1, 0, 1.0), Verdict::Fail);
+    }
+
+    #[test]
+    fn while_nodes_are_open_nothing_passes_and_only_what_cannot_be_reached_any_more_fails() {
+        assert_eq!(verdict(9, 0, 1, 0.9), Verdict::Unknown);
+        assert_eq!(verdict(8, 1, 1, 0.9), Verdict::Unknown);
+        assert_eq!(verdict(7, 2, 1, 0.9), Verdict::Fail);
+        assert_eq!(verdict(0, 1, 9, 0.9), Verdict::Unknown);
+    }
+
+    #[test]
+    fn without_a_healthy_node_nothing_passes() {
+        assert_eq!(verdict(0, 0, 0, 0.5), Verdict::Unknown);
+        assert_eq!(verdict(0, 1, 0, 0.5), Verdict::Fail);
+    }
+}

@@ -144,6 +144,15 @@ fn a_failed_wish_is_not_tried_again_without_a_fresh_token() {
 }
 
 #[test]
+fn the_token_of_the_attempt_that_failed_starts_no_other_before_the_ledger_has_noted_it() {
+    let mut failed = status("2", CniPhase::Failed, Some(Outcome::RolledBack));
+    failed.attempt.as_mut().unwrap().retry_token = Some("t1".to_owned());
+    let again = ObjectEntry { token: Some("t1".to_owned()), ..entry("2") };
+    assert_eq!(taken(&failed, &again, &TargetEntry::default()), Course::Continue);
+    assert_eq!(taken(&failed, &again, &quarantined("2")), Course::Continue);
+}
+
+#[test]
 fn a_quarantined_wish_declared_by_another_object_is_passed_over() {
     let none = CniUpgradeStatus::default();
     assert_eq!(taken(&none, &entry("2"), &quarantined("2")), Course::Quarantined);

@@ -8,15 +8,25 @@ use std::{
     },
 };
 
+use serde::Deserialize as _;
+
 use super::{
     workload::{Deed, Trouble},
     *,
 };
 use crate::{
-    rollout::guard::{Guard, without},
+    api::{
+        CniUpgradeSpec, CniUpgradeStatus,
+        cni_upgrade::CniCanary,
+        status::{AttemptKind, Outcome},
+    },
+    rollout::{
+        effect::Effect,
+        guard::{Guard, without},
+    },
     sim::model::{
         Span, Timings,
-        cluster::ZONE,
+        cluster::{ClusterSpec, ZONE},
         fault::{Fault, FaultKind},
     },
 };
@@ -118,4 +128,141 @@ fn the_first_deletion_waits_for_a_controller_that_learns_of_the_patch_late() {
     let caught = without(Guard::ControllerSeen, || run(1, &workload, false, None)).unwrap_err();
     assert_eq!(caught.violation.law, Law::ControllerSeen);
     assert!(run(1, &workload, false, None).is_ok());
+}
+
+/// A world without trouble: so many nodes in three zones whose one declaration is the second version, a fifth of them
+/// first.
+fn calm(nodes: usize) -> Workload {
+    let mut workload = Workload::of(1, Some(nodes));
+    workload.cluster =
+        ClusterSpec { zones: 3, control_planes: 0, timings: Timings::default(), ..workload.cluster.clone() };
+    workload.spec = CniUpgradeSpec {
+        canary: Some(CniCanary {
+            percentage: 20,
+            node_labels: BTreeMap::new(),
+            observation_minutes: 1,
+            health_threshold: 1.0,
+        }),
+        node_selector: BTreeMap::new(),
+        max_parallel: 2,
+        timeout_seconds: 120,
+        ..workload.spec.clone()
+    };
+    (workload.deeds, workload.faults, workload.trouble) = (Vec::new(), Vec::new(), Trouble::default());
+    workload.adopted = false;
+    workload.calm_after = 1500;
+    workload
+}
+
+/// A commit that declares this version, for one zone or for all nodes.
+fn declare(workload: &Workload, version: usize, zone: Option<&str>) -> Deed {
+    let node_selector = zone.map(|zone| (ZONE.to_owned(), zone.to_owned())).into_iter().collect();
+    let spec = workload.with_version(workload.versions[version]);
+    Deed::Declare(Box::new(CniUpgradeSpec { node_selector, ..spec }))
+}
+
+/// Every status that was wanted, in order.
+fn statuses(workload: &Workload) -> Vec<CniUpgradeStatus> {
+    let mut statuses = Vec::new();
+    let mut watch = |moment: &Moment<'_>| {
+        let written = moment.decision.statuses.iter();
+        statuses.extend(written.map(|write| CniUpgradeStatus::deserialize(&*write.status).unwrap()));
+    };
+    core_watch(1, workload, &mut watch).unwrap_or_else(|broken| panic!("{broken}"));
+    statuses
+}
+
+/// Outcome, kind and failures of the last attempt.
+fn end(statuses: &[CniUpgradeStatus]) -> (Option<Outcome>, AttemptKind, usize) {
+    let last = statuses.last().unwrap();
+    let attempt = last.attempt.as_ref().unwrap();
+    (attempt.outcome, attempt.kind, last.nodes.failures.len())
+}
+
+#[test]
+fn a_fifth_of_twelve_nodes_are_three_canaries_and_a_fifth_of_two_is_one() {
+    for (nodes, canaries) in [(12, 3), (11, 3), (10, 2), (2, 1)] {
+        let statuses = statuses(&calm(nodes));
+        let most = statuses.iter().map(|status| status.nodes.canaries).max();
+        assert_eq!((most, end(&statuses).0), (Some(canaries), Some(Outcome::Completed)), "{nodes} nodes");
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_while_nodes_are_in_flight_fails_none() {
+    let mut workload = calm(5);
+    workload.cluster.timings.ready = Span::millis(30_000, 40_000);
+    workload.deeds = vec![(30, Deed::ClockJump(7200)), (120, Deed::ClockJump(7200))];
+    let statuses = statuses(&workload);
+    assert!(statuses.iter().any(|status| status.nodes.open.iter().any(|intent| intent.spent > 0)));
+    assert_eq!(end(&statuses), (Some(Outcome::Completed), AttemptKind::Upgrade, 0));
+}
+
+#[test]
+fn time_in_which_nobody_watched_is_not_taken_from_a_node_in_flight() {
+    let mut workload = calm(5);
+    workload.cluster.timings.ready = Span::millis(60_000, 70_000);
+    // The process is down for an hour, again and again, and looks only a moment in between.
+    let down = |at| [(at, Deed::ClockJump(3600)), (at, Deed::Crash)];
+    workload.deeds = (0..12).flat_map(|time| down(25 + 3 * time)).collect();
+    let statuses = statuses(&workload);
+    assert_eq!(end(&statuses), (Some(Outcome::Completed), AttemptKind::Upgrade, 0));
+}
+
+#[test]
+fn what_ran_before_is_returned_to_though_it_was_never_declared() {
+    let mut workload = calm(5);
+    workload.deeds = vec![(60, declare(&workload, 0, None))];
+    assert_eq!(end(&statuses(&workload)), (Some(Outcome::Returned), AttemptKind::Return, 0));
+}
+
+#[test]
+fn another_upgrade_of_one_zone_takes_the_place_of_the_one_before_in_last_good() {
+    let mut workload = calm(9);
+    let Deed::Declare(first) = declare(&workload, 1, Some("zone-a")) else { panic!("declared") };
+    workload.deeds =
+        vec![(400, declare(&workload, 2, Some("zone-a"))), (800, declare(&workload, 0, Some("zone-a")))];
+    workload.spec = *first;
+    let statuses = statuses(&workload);
+    assert_eq!(end(&statuses).0, Some(Outcome::Completed));
+    let layers = statuses.last().unwrap().last_good.as_ref().unwrap().beneath.len();
+    assert_eq!(layers, 1, "what runs in the other zones");
+}
+
+#[test]
+fn what_others_roll_out_is_waited_for_though_the_controller_has_not_counted_it_yet() {
+    let mut workload = calm(5);
+    workload.cluster.timings.controller = Span::millis(40_000, 40_000);
+    workload.deeds = vec![(2, Deed::Restart)];
+    let agent = workload.cluster.agent.key();
+    let mut begun = 0;
+    let mut watch = |moment: &Moment<'_>| {
+        let seen = &moment.case.world.agents[&agent].is;
+        let begins = |effect: &Effect| {
+            matches!(effect, Effect::PatchTemplate { .. }) && seen.original_strategy.is_none()
+        };
+        if moment.decision.effects.values().any(begins) {
+            begun += 1;
+            assert!(seen.observed_generation >= seen.generation, "over what nobody has counted");
+        }
+    };
+    core_watch(1, &workload, &mut watch).unwrap_or_else(|broken| panic!("{broken}"));
+    assert!(begun > 0);
+}
+
+#[test]
+fn on_the_way_back_to_several_templates_no_more_nodes_are_in_flight_than_may_be() {
+    for reverted in [440, 450, 460] {
+        let mut workload = calm(12);
+        workload.cluster.timings.ready = Span::millis(10_000, 20_000);
+        workload.spec = CniUpgradeSpec { canary: None, max_parallel: 4, ..workload.spec };
+        let zone = declare(&workload, 1, Some("zone-a"));
+        workload.deeds = vec![(400, declare(&workload, 2, None)), (reverted, zone.clone())];
+        let Deed::Declare(first) = zone else { panic!("declared") };
+        workload.spec = *first;
+        let statuses = statuses(&workload);
+        assert_eq!(end(&statuses), (Some(Outcome::Returned), AttemptKind::Return, 0));
+        let most = statuses.iter().map(|status| status.nodes.open.len()).max();
+        assert_eq!(most, Some(4), "reverted after {reverted} s");
+    }
 }
