@@ -266,3 +266,24 @@ fn on_the_way_back_to_several_templates_no_more_nodes_are_in_flight_than_may_be(
         assert_eq!(most, Some(4), "reverted after {reverted} s");
     }
 }
+
+#[test]
+fn nodes_of_the_control_plane_go_last_and_one_at_a_time() {
+    let mut workload = calm(8);
+    workload.cluster.control_planes = 3;
+    workload.spec = CniUpgradeSpec { canary: None, max_parallel: 3, ..workload.spec };
+    let mut order = Vec::new();
+    let mut watch = |moment: &Moment<'_>| {
+        let deleted = moment.decision.effects.values().filter_map(|effect| {
+            let Effect::DeletePod { pod, .. } = effect else { return None };
+            moment.case.world.pods.get(pod)?.is.node.clone()
+        });
+        let ranks = deleted.map(|node| moment.case.world.nodes[&node].is.labels.topology().control_plane);
+        let now: Vec<bool> = ranks.collect();
+        assert!(now.len() == 1 || !now.contains(&true), "beside others");
+        order.extend(now);
+    };
+    core_watch(1, &workload, &mut watch).unwrap_or_else(|broken| panic!("{broken}"));
+    order.dedup();
+    assert_eq!(order, [false, true]);
+}
