@@ -270,6 +270,8 @@ impl Engine {
     fn work(&mut self) {
         let now = self.clock.now();
         if now < self.last {
+            self.world.set_back(now);
+            self.rests = Rests::default();
             self.queue.hurry_all(now);
         }
         self.last = now;

@@ -10,6 +10,7 @@ mod ledgers;
 mod keys;
 pub mod objects;
 mod pods;
+mod setback;
 mod state;
 mod target;
 mod topology;

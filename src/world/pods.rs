@@ -119,6 +119,17 @@ impl Pods {
         }
     }
 
+    /// Takes every time of before a clock was set back into the past.
+    pub(super) fn set_back(&mut self, now: Timestamp) {
+        let ahead = self.by_key.iter().filter(|(_, pod)| pod.since > now);
+        let ahead = ahead.map(|(key, pod)| (key.clone(), Seen { since: now, ..(**pod).clone() }));
+        for (key, pod) in Vec::from_iter(ahead) {
+            self.place(key, pod);
+        }
+        let troubles = self.memory.values_mut().filter_map(|memory| memory.trouble_since.as_mut());
+        troubles.for_each(|since| *since = now.min(*since));
+    }
+
     /// Takes a pod out if it is still that UID.
     pub(super) fn take(&mut self, key: &PodKey, uid: &Uid) -> Option<Arc<Seen<Pod>>> {
         let pod = self.by_key.get(key).filter(|pod| pod.uid == *uid).cloned()?;

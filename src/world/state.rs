@@ -211,7 +211,8 @@ impl World {
                 if known || dry_run { BTreeSet::from([key]) } else { BTreeSet::new() }
             }
             Observation::Git(seen) if !seen.is_news(self.git.get(&seen.repo)) => BTreeSet::new(),
-            Observation::Git(seen) => {
+            Observation::Git(mut seen) => {
+                seen.set_back(now);
                 let keys = self.keys_of_ledger(&seen.repo);
                 self.git.insert(seen.repo.clone(), *seen);
                 keys

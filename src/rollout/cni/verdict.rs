@@ -170,7 +170,8 @@ impl Cx<'_> {
             self.draft.nodes.loss_since = None;
             return None;
         }
-        let since = *self.draft.nodes.loss_since.get_or_insert(self.now.at);
+        let since = self.draft.nodes.loss_since.map_or(self.now.at, |since| since.min(self.now.at));
+        self.draft.nodes.loss_since = Some(since);
         let from = self.case.world.live_since().map_or(since, |live| since.max(live));
         if seconds(from, self.now.at) < LOSS {
             self.look_at(Some(later(from, LOSS)));

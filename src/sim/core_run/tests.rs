@@ -287,3 +287,13 @@ fn nodes_of_the_control_plane_go_last_and_one_at_a_time() {
     order.dedup();
     assert_eq!(order, [false, true]);
 }
+
+#[test]
+fn a_clock_that_is_set_back_gives_a_node_that_never_gets_ready_no_more_time() {
+    let mut workload = calm(5);
+    let never = Fault::new(FaultKind::NeverReady);
+    workload.faults = vec![never.with_image(format!(":{}", workload.versions[1]))];
+    workload.spec.auto_rollback = true;
+    workload.deeds = vec![(40, Deed::ClockJump(-7200))];
+    assert_eq!(end(&statuses(&workload)).0, Some(Outcome::RolledBack));
+}

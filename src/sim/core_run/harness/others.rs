@@ -113,6 +113,8 @@ impl Harness<'_> {
         self.skew = self.skew.saturating_add(SignedDuration::from_secs(seconds));
         self.witness.jumps += 1;
         if seconds < 0 {
+            let now = self.now();
+            self.world.set_back(now);
             let keys: Vec<_> = self.due.keys().cloned().collect();
             for key in keys {
                 self.hurry(key);
