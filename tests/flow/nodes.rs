@@ -49,6 +49,26 @@ async fn a_spot_node_that_vanishes_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn canaries_that_all_vanished_are_chosen_anew_and_observed_for_the_whole_time() {
+    let (stage, before) = observing().await;
+    stage.pass(600).await;
+    for lost in nodes_on(&stage, "v3.28.0") {
+        stage.cluster.model(|model| {
+            model.remove_node(&lost);
+        });
+    }
+    let from = stage.clock.now();
+    let again =
+        stage.until("calico", 10, |status| waits(status, "Observing") && status.nodes.canaries > 0).await;
+    assert_eq!((again.phase, attempt(&again)), (CniPhase::Canary, attempt(&before)));
+    let rolling = stage.until_phase("calico", CniPhase::RollingOut, 60).await;
+    assert!(rolling.phase_started_at.unwrap().duration_since(from).as_mins() >= 20);
+    let done = stage.until_phase("calico", CniPhase::Completed, 60).await;
+    assert_eq!(done.failed_nodes, 0);
+    assert_eq!((stage.running("v3.27.2"), stage.commits()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_not_ready_is_skipped_and_upgraded_when_it_is_back_also_after_completion() {
     let (stage, _) = observing().await;
     let ill = nodes_on(&stage, "v3.27.2").remove(0);

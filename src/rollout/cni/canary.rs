@@ -35,6 +35,9 @@ impl Cx<'_> {
             return step;
         }
         let members = diff.nodes.iter().filter(|node| canaries.has(node)).count();
+        if members == 0 && tally == Tally::default() && self.draft.nodes.open.is_empty() {
+            return self.canaries_anew();
+        }
         self.draft.nodes.canaries = i32::try_from(members).unwrap_or(i32::MAX);
         let startable: Vec<&NodeDiff<'_>> = diff
             .nodes
@@ -49,6 +52,18 @@ impl Cx<'_> {
             return Step::Stop;
         }
         self.observe(&tally, act)
+    }
+
+    /// Every canary is gone and nothing else runs the target, so nothing is known of it: others are tried, for the
+    /// whole time.
+    fn canaries_anew(&mut self) -> Step {
+        self.draft.observed = None;
+        self.draft.nodes.canaries = 0;
+        if self.choose_canaries() {
+            return Step::Next;
+        }
+        self.wait(Waiting::NoCanary);
+        Step::Stop
     }
 
     /// Lets observed time accumulate while the verdict holds; goes on when the period is full.

@@ -168,7 +168,8 @@ impl<'a> Cx<'a> {
     fn run(&mut self) {
         self.recover();
         self.take_course();
-        // Every stage ends in `Stop` or in a later phase, so this bound is never met; it keeps `decide` total.
+        // Every stage ends in `Stop`, in a later phase or with new canaries, so this bound is never met; it keeps
+        // `decide` total.
         for _ in 0..12 {
             if self.draft.attempt.is_none() {
                 break;

@@ -288,13 +288,15 @@ impl Cx<'_> {
         // Nodes of an earlier attempt are no better canaries than others: the cut is by order value alone.
         let sorted = order::sort_by_value(pool, &id);
         let cut = order::cut(&sorted, count, &id);
-        let chosen = !cut.is_empty();
+        if cut.is_empty() {
+            return false;
+        }
         let newest = diff.nodes.iter().map(|node| node.node.is.created).max();
         if let Some(attempt) = &mut self.draft.attempt {
             attempt.canary_cut = cut;
             attempt.canaries_until = newest;
         }
-        chosen
+        true
     }
 }
 

@@ -78,7 +78,7 @@ fn reaches(good: usize, bad: usize, threshold: f64) -> bool {
     bad == 0 || number(good) + 1e-9 >= threshold * number(good + bad)
 }
 
-/// Who is a canary of an attempt: fixed by the cut, so that nobody becomes one later.
+/// Who is a canary of an attempt: fixed by the cut, so that nobody becomes one later unless all are gone.
 pub(super) struct Canaries {
     cut: Option<order::Cut>,
     until: Option<Timestamp>,
