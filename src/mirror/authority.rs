@@ -235,10 +235,10 @@ fn standings(
     members: &BTreeSet<ClaimKey>,
     case: &MirrorCase<'_>,
 ) -> Vec<(ClaimKey, Standing)> {
+    // One in force competes also while it is removed and returns.
     let competes = |key: &&ClaimKey| {
-        objects
-            .get(*key)
-            .is_some_and(|entry| entry.removed.is_none() && (!waits(entry, case) || in_force == Some(*key)))
+        in_force == Some(*key)
+            || objects.get(*key).is_some_and(|entry| entry.removed.is_none() && !waits(entry, case))
     };
     let standing = |key: &ClaimKey, entry: &ObjectEntry| match in_force {
         Some(acting) if acting == key => Standing::InForce,

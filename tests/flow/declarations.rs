@@ -123,6 +123,24 @@ async fn a_second_declaration_for_a_target_is_ambiguous_until_the_first_is_remov
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_declaration_that_waits_for_a_removed_one_to_return_names_it_and_acts_then() {
+    let stage = Stage::new(3);
+    stage.engine();
+    stage.pass(60).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.27.2"))]);
+    stage.until_phase("calico", CniPhase::Completed, 5).await;
+    stage.remote.commit("main", &[("calico.yaml", &calico("v3.28.0"))]);
+    stage.until_phase("calico", CniPhase::Canary, 5).await;
+    let renamed = upgrade("renamed", "v3.28.0");
+    stage.remote.commit("main", &[("calico.yaml", &renamed)]);
+    let second = stage.until("renamed", 5, |status| refused(status, "Ambiguous")).await;
+    let (_, _, message) = condition(&second, "Stalled").unwrap();
+    assert!(message.contains("CNIUpgrade/calico"), "{message}");
+    stage.until_phase("renamed", CniPhase::Completed, 30).await;
+    assert!(!stage.exists(&ClaimKey::cni("calico")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_key_in_two_files_is_a_problem_and_the_accepted_form_stays() {
     let stage = Stage::new(3);
     stage.engine();
