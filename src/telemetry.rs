@@ -18,7 +18,11 @@ pub enum LogFormat {
 /// Starts logging at a level that the variable `RUST_LOG` overrides. A second call changes nothing.
 pub fn init(format: LogFormat, level: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that cannot be written (a full disk, a reader that is gone) is lost; saying so there would panic.
+    let logs = tracing_subscriber::fmt()
+        .log_internal_errors(false)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // `try_init` fails only where a subscriber is set already.
     let _ = match format {
         LogFormat::Text => {

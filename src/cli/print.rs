@@ -23,7 +23,7 @@ pub(super) fn text(text: impl Display) {
         if error.kind() == ErrorKind::BrokenPipe {
             exit(PIPE);
         }
-        eprintln!("error: standard output: {error}");
+        aside(Form::Text, "error", format_args!("standard output: {error}"));
         exit(1);
     }
 }
@@ -33,12 +33,14 @@ pub(super) fn line(line: impl Display) {
     text(format_args!("{line}\n"));
 }
 
-/// Says on standard error what is wrong (`error`) or worth knowing (`note`), in the form of the report.
+/// Says on standard error what is wrong (`error`) or worth knowing (`note`), in the form of the report; where nobody
+/// reads it, it is lost.
 pub(super) fn aside(form: Form, word: &str, text: impl Display) {
-    match form {
-        Form::Text => eprintln!("{word}: {text}"),
-        Form::Json => eprintln!("{}", json!({ word: text.to_string() })),
-    }
+    let mut err = io::stderr().lock();
+    let _ = match form {
+        Form::Text => writeln!(err, "{word}: {text}"),
+        Form::Json => writeln!(err, "{}", json!({ word: text.to_string() })),
+    };
 }
 
 /// Whether people read it.

@@ -71,3 +71,34 @@ fn a_configuration_that_is_not_there_or_wrong_is_named() {
     let output = trunkline(home.path()).args(["run", "--nonsense"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// Where nothing can be written: the disk is full.
+fn full() -> Stdio {
+    std::fs::File::options().write(true).open("/dev/full").unwrap().into()
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let config = file(
+        "config.yaml",
+        "cluster: prod\nrepositories:\n- name: platform\n  url: https://git.example.com/platform.git\n",
+    );
+    let nobody_listens = file(
+        "kubeconfig",
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: a, user: {}}]\n\
+         clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+         contexts: [{name: a, context: {cluster: a, user: a}}]\n",
+    );
+    let mut run = trunkline(home.path());
+    run.args(["run", "--config"]).arg(config).arg("--kubeconfig").arg(nobody_listens);
+    let told = run.output().unwrap();
+    assert!(errors(&told).contains("ERROR") && errors(&told).contains("error: "), "{}", errors(&told));
+    let untold = run.stderr(full()).output().unwrap();
+    assert_eq!((told.status.code(), untold.status.code()), (Some(1), Some(1)));
+}
