@@ -29,7 +29,11 @@ pub(super) fn places() -> Vec<PathBuf> {
 pub(super) fn merged(places: &[PathBuf]) -> anyhow::Result<Option<Kubeconfig>> {
     let mut whole: Option<Kubeconfig> = None;
     for place in places {
-        let unusable = |error| anyhow!("{} is no usable kubeconfig: {}", place.display(), root(error));
+        let unusable = |error| {
+            // The lines that follow show the file, tokens and keys too.
+            let why = root(error).lines().next().unwrap_or_default().to_owned();
+            anyhow!("{} is no usable kubeconfig: {why}", place.display())
+        };
         let mut next = match Kubeconfig::read_from(place) {
             Ok(next) => next,
             Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => continue,

@@ -27,7 +27,7 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No YAML, an unknown key, a wrong value.
-    #[error("{error}{hint}\n{snippet}", hint = hint(.error), snippet = .error.snippet)]
+    #[error("{error}{hint}\n{snippet}", hint = hint(.error), snippet = veiled(&.error.snippet))]
     Unreadable {
         /// What is wrong, and where.
         error: YamlError,
@@ -55,6 +55,18 @@ fn hint(error: &YamlError) -> String {
         nearest(word, known.split([',', ' ', '`']).filter(|name| !name.is_empty()))
     });
     meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
+}
+
+/// The lines without what a URL carries before its `@`: errors go into logs, passwords do not.
+fn veiled(snippet: &str) -> String {
+    let line = |line: &str| match line
+        .split_once("://")
+        .and_then(|(left, rest)| Some((left, rest.rsplit_once('@')?)))
+    {
+        Some((left, (secret, right))) => format!("{left}://{}@{right}", "*".repeat(secret.chars().count())),
+        None => line.to_owned(),
+    };
+    snippet.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[derive(Debug, Deserialize)]

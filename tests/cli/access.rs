@@ -50,6 +50,19 @@ fn a_context_that_is_not_there_is_wrong_usage_and_the_known_ones_are_named() {
 }
 
 #[test]
+fn a_kubeconfig_that_cannot_be_read_is_named_with_the_place_and_without_its_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config");
+    fs::write(&file, "kind: Config\nusers:\n- name: a\n  user:\n    token: s3cret\n    password: [s3cret]\n")
+        .unwrap();
+    let path = file.to_str().unwrap();
+    let (code, text) = errors(&["status", "--kubeconfig", path]);
+    assert_eq!(code, Some(1));
+    assert!(text.starts_with(&format!("error: {path} is no usable kubeconfig")), "{text}");
+    assert!(text.contains("line 6") && !text.contains("s3cret"), "{text}");
+}
+
+#[test]
 fn of_several_kubeconfigs_those_that_are_missing_are_passed_over_as_kubectl_does() {
     let dir = tempfile::tempdir().unwrap();
     let (missing, first) = (dir.path().join("missing"), kubeconfig(dir.path(), "first", "127.0.0.1:1"));

@@ -102,3 +102,19 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     let untold = run.stderr(full()).output().unwrap();
     assert_eq!((told.status.code(), untold.status.code()), (Some(1), Some(1)));
 }
+
+#[test]
+fn a_password_in_a_url_is_not_shown_with_the_line_of_a_fault() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("config.yaml");
+    for line in [
+        "ulr: https://me:pass@word@git.example.com/a.git",
+        "url: \"https://me:pass@word@git.example.com/a.git",
+    ] {
+        std::fs::write(&path, format!("cluster: prod\nrepositories:\n- name: platform\n  {line}\n")).unwrap();
+        let output = trunkline(home.path()).args(["run", "--config"]).arg(&path).output().unwrap();
+        let told = errors(&output);
+        assert!(told.contains("line 4") && told.contains("://************@git.example.com/a.git"), "{told}");
+        assert!(!told.contains("pass") && !told.contains("word"), "{told}");
+    }
+}
