@@ -31,8 +31,12 @@ pub(super) fn between(
     new: &CniUpgradeStatus,
     now: Timestamp,
 ) -> Vec<Event> {
-    let mut events = phases(object, old, new);
-    events.extend(nodes(old, new, now));
+    let phases = phases(object, old, new);
+    // Nodes that are done with may be why the phase changed, and the phase why others are acted on.
+    let before = phases.iter().map(|phase| phase.at).min().map_or(now, |at| at.min(now));
+    let mut events = done_with(old, new, before);
+    events.extend(phases);
+    events.extend(acted_on(old, new, now));
     events.extend(waiting(old, new, now));
     events.extend(conditions(object, old, new, now));
     events
@@ -56,45 +60,57 @@ fn phases(object: &str, old: &CniUpgradeStatus, new: &CniUpgradeStatus) -> Vec<E
         .collect()
 }
 
-fn nodes(old: &CniUpgradeStatus, new: &CniUpgradeStatus, now: Timestamp) -> Vec<Event> {
-    let open = |status: &CniUpgradeStatus| -> BTreeMap<NodeName, IntentKind> {
-        status.nodes.open.iter().map(|intent| (intent.node.clone(), intent.kind)).collect()
-    };
-    let failed = |status: &CniUpgradeStatus| -> BTreeSet<(NodeName, bool)> {
-        status.nodes.failures.iter().map(|failure| (failure.node.clone(), failure.in_rollback)).collect()
-    };
-    let event = |node: &NodeName, state: &str, text: String| Event {
-        at: now,
+fn node(at: Timestamp, node: &NodeName, state: &str, text: &str) -> Event {
+    Event {
+        at,
         kind: "node",
         text: format!("  {node} {text}"),
         data: json!({ "node": node, "state": state, "text": text }),
+    }
+}
+
+fn open(status: &CniUpgradeStatus) -> BTreeMap<&NodeName, IntentKind> {
+    status.nodes.open.iter().map(|intent| (&intent.node, intent.kind)).collect()
+}
+
+/// Nodes that failed or became healthy.
+fn done_with(old: &CniUpgradeStatus, new: &CniUpgradeStatus, at: Timestamp) -> Vec<Event> {
+    let failed = |status: &CniUpgradeStatus| -> BTreeSet<(NodeName, bool)> {
+        status.nodes.failures.iter().map(|failure| (failure.node.clone(), failure.in_rollback)).collect()
     };
-    let (before, after, failures) = (open(old), open(new), failed(new));
-    let back = version_back(new).or_else(|| version_back(old)).unwrap_or("what ran before");
-    let mut events = Vec::new();
-    let known = failed(old);
+    let (after, known, failures, back) = (open(new), failed(old), failed(new), back(old, new));
+    let settled = open(old).into_iter().filter(|(name, kind)| {
+        !after.contains_key(name) && !failures.contains(&((*name).clone(), *kind == IntentKind::PutBack))
+    });
+    let settled = settled.map(|(name, kind)| match kind {
+        IntentKind::Upgrade => node(at, name, "settled", "healthy"),
+        IntentKind::PutBack => node(at, name, "settled", &format!("healthy again on {back}")),
+    });
     let fresh = |failure: &&NodeFailure| !known.contains(&(failure.node.clone(), failure.in_rollback));
-    for failure in new.nodes.failures.iter().filter(fresh) {
+    let failed = new.nodes.failures.iter().filter(fresh).map(|failure| {
         let text = format!("failed: {} ({})", failure.reason, failure.message);
-        events.push(event(&failure.node, "failed", text));
-    }
-    for (node, kind) in after.iter().filter(|(node, kind)| before.get(*node) != Some(kind)) {
-        let text = match kind {
-            IntentKind::Upgrade => "its agent pod is replaced".to_owned(),
-            IntentKind::PutBack => format!("its agent pod is replaced, back to {back}"),
-        };
-        events.push(event(node, "acting", text));
-    }
-    for (node, kind) in before.iter().filter(|(node, _)| !after.contains_key(*node)) {
-        let text = match kind {
-            IntentKind::Upgrade => "healthy".to_owned(),
-            IntentKind::PutBack => format!("healthy again on {back}"),
-        };
-        if !failures.contains(&(node.clone(), *kind == IntentKind::PutBack)) {
-            events.push(event(node, "settled", text));
-        }
-    }
-    events
+        node(at, &failure.node, "failed", &text)
+    });
+    settled.chain(failed).collect()
+}
+
+/// Nodes that are acted on from now on.
+fn acted_on(old: &CniUpgradeStatus, new: &CniUpgradeStatus, now: Timestamp) -> Vec<Event> {
+    let (before, back) = (open(old), back(old, new));
+    let fresh = open(new).into_iter().filter(|(name, kind)| before.get(name) != Some(kind));
+    fresh
+        .map(|(name, kind)| match kind {
+            IntentKind::Upgrade => node(now, name, "acting", "its agent pod is replaced"),
+            IntentKind::PutBack => {
+                node(now, name, "acting", &format!("its agent pod is replaced, back to {back}"))
+            }
+        })
+        .collect()
+}
+
+/// What nodes are put back to.
+fn back<'s>(old: &'s CniUpgradeStatus, new: &'s CniUpgradeStatus) -> &'s str {
+    version_back(new).or_else(|| version_back(old)).unwrap_or("what ran before")
 }
 
 /// The version that nodes are put back to.

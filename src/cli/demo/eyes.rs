@@ -22,9 +22,11 @@ use crate::{
     config::Repository,
     dice::Dice,
     git::bare,
-    manifest::yaml,
     observe::Observer,
-    report::{status_file::Document, tree::StatusReport},
+    report::{
+        status_file::{self, StatusFile},
+        tree::StatusReport,
+    },
     sim::lab::{BRANCH, CLUSTER, Lab, NAMESPACE},
     world::{ClaimStatus, Feed, Observation, World},
 };
@@ -100,8 +102,6 @@ impl<'l> Eyes<'l> {
     ) -> anyhow::Result<T> {
         loop {
             if let Some(given) = step(self) {
-                self.look_at_branches();
-                self.draw();
                 return Ok(given);
             }
             let now = self.lab.clock.now();
@@ -123,25 +123,34 @@ impl<'l> Eyes<'l> {
         match self.lab.clock.before(next, self.seen.recv()).await {
             Some(Some(observation)) => self.take(observation),
             Some(None) => bail!("the watches have ended"),
-            None => {
-                self.look_at_branches();
-                self.draw();
-            }
+            None => self.catch_up(),
         }
         Ok(())
+    }
+
+    /// Shows what the branches and the tree have to say by now.
+    pub(super) fn catch_up(&mut self) {
+        self.look_at_branches();
+        self.draw();
     }
 
     /// Takes in what a watch tells, and shows what is new in it.
     fn take(&mut self, observation: Observation) {
         let now = self.lab.clock.now();
         self.news |= !self.world.apply(observation, now).is_empty();
-        for (key, claim) in &self.world.claims {
-            let ClaimStatus::Cni(status) = &claim.is.status else { continue };
-            let old = self.statuses.get(&key.name).cloned().unwrap_or_default();
-            if old != **status {
-                self.screen.show(&events::between(&key.name, &old, status, now));
-                self.statuses.insert(key.name.clone(), (**status).clone());
-            }
+        let changed = self.world.claims.iter().filter_map(|(key, claim)| {
+            let ClaimStatus::Cni(status) = &claim.is.status else { return None };
+            let known = self.statuses.get(&key.name) == Some(&**status);
+            (!known).then(|| (key.name.clone(), (**status).clone()))
+        });
+        let changed: Vec<(String, CniUpgradeStatus)> = changed.collect();
+        if !changed.is_empty() {
+            // A status may tell of a commit, so that comes first.
+            self.look_at_branches();
+        }
+        for (name, status) in changed {
+            let old = self.statuses.insert(name.clone(), status.clone()).unwrap_or_default();
+            self.screen.show(&events::between(&name, &old, &status, now));
         }
         let claims = &self.world.claims;
         let gone = |name: &String| !claims.keys().any(|key| key.name == *name);
@@ -166,9 +175,10 @@ impl<'l> Eyes<'l> {
 
     /// Shows a commit that the story pushed.
     pub(super) fn pushed(&mut self, commit: &Oid, subject: &str) {
+        self.pushed.insert(commit.clone());
+        self.look_at_branches();
         let text = format!("pushed {} to {BRANCH}: {subject}", commit.short());
         self.screen.say(self.lab.clock.now(), "push", &text, &json!({ "commit": commit }));
-        self.pushed.insert(commit.clone());
     }
 
     /// A remote that is away for a while, as somebody may try, ends no demo.
@@ -236,14 +246,15 @@ impl<'l> Eyes<'l> {
         self.status().is_some_and(ready)
     }
 
-    /// The status branch tells of every phase there was.
+    /// The status branch says what the custom resource says.
     pub(super) fn published(&self) -> bool {
-        let Some(status) = self.status() else { return false };
-        let (branch, name) = (Repository::status_branch_name(CLUSTER), self.object);
-        let file = bare::file(&self.lab.remote(), &branch, &format!("CNIUpgrade/{name}.yaml")).ok().flatten();
-        let told = file.and_then(|bytes| {
-            yaml::typed::<Document<CniUpgradeStatus>>(&String::from_utf8_lossy(&bytes)).ok()
-        });
-        told.is_some_and(|told| told.status.transitions == status.transitions)
+        let Some((key, claim)) = self.world.claims.iter().find(|(key, _)| key.name == self.object) else {
+            return false;
+        };
+        let branch = Repository::status_branch_name(CLUSTER);
+        let bytes = bare::file(&self.lab.remote(), &branch, &status_file::path(key)).ok().flatten();
+        let told = bytes.and_then(|bytes| StatusFile::read(key, &bytes));
+        let told = told.as_ref().and_then(StatusFile::cni);
+        told.is_some() && told == StatusFile::of(key, &claim.is).as_ref().and_then(StatusFile::cni)
     }
 }

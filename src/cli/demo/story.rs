@@ -65,11 +65,13 @@ impl<'l> Story<'l> {
     pub(super) async fn play(&mut self) -> anyhow::Result<()> {
         self.until("the empty repository is accepted", Eyes::accepted).await?;
         match self.scenario {
-            Scenario::Upgrade => self.upgrade().await,
-            Scenario::BadCanary => self.bad_canary(true).await,
-            Scenario::BadCanaryKept => self.bad_canary(false).await,
-            Scenario::Revert => self.revert().await,
+            Scenario::Upgrade => self.upgrade().await?,
+            Scenario::BadCanary => self.bad_canary(true).await?,
+            Scenario::BadCanaryKept => self.bad_canary(false).await?,
+            Scenario::Revert => self.revert().await?,
         }
+        self.eyes.catch_up();
+        Ok(())
     }
 
     async fn upgrade(&mut self) -> anyhow::Result<()> {
@@ -155,7 +157,9 @@ impl<'l> Story<'l> {
     }
 
     async fn until(&mut self, what: &str, done: impl Fn(&Eyes<'l>) -> bool) -> anyhow::Result<()> {
-        self.eyes.until(what, self.deadline, |eyes| done(eyes).then_some(())).await
+        self.eyes.until(what, self.deadline, |eyes| done(eyes).then_some(())).await?;
+        self.eyes.catch_up();
+        Ok(())
     }
 
     /// Every node on the version, the strategy back, the status branch up to date, so many commits on main.

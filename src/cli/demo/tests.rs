@@ -1,4 +1,4 @@
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
 use super::*;
 use crate::{
@@ -41,7 +41,9 @@ impl Played {
     /// Plays it to its end.
     async fn end(&self) -> anyhow::Result<ExitCode> {
         let shown = Rc::clone(&self.shown);
-        let out = move |text: String| shown.borrow_mut().push(serde_json::from_str(&text).unwrap());
+        let out = move |text: String| {
+            shown.borrow_mut().push(serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        };
         let screen = Screen::new(self.args.output, false, BEGIN.parse().unwrap(), Box::new(out));
         play(&self.args, self.dir.path(), screen, &self.stopped).await
     }
@@ -104,6 +106,61 @@ async fn every_node_that_is_put_back_is_told_to_be_healthy_again_on_the_old_vers
     let mut told: Vec<_> = told.into_values().collect();
     told.sort();
     assert_eq!(told, [vec![replaced, failed, back, again], vec![replaced, "healthy", back, again]]);
+}
+
+/// Which of a story's lines break the order of what happened: more in flight than may be, an end before its cause.
+fn out_of_order(shown: &[Value], max_parallel: usize) -> Vec<String> {
+    let (mut in_flight, mut ended, mut on_main, mut faults) = (BTreeSet::new(), None, Vec::new(), Vec::new());
+    for event in shown {
+        let (data, text) = (&event["data"], event["text"].as_str().unwrap());
+        let lets_go = ["settled", "failed"].contains(&data["state"].as_str().unwrap_or_default());
+        let fault = match event["event"].as_str().unwrap() {
+            "node" if lets_go => {
+                in_flight.remove(&data["node"].to_string());
+                ended.as_ref() == Some(&event["at"])
+            }
+            "node" => {
+                in_flight.insert(data["node"].to_string());
+                in_flight.len() > max_parallel
+            }
+            "phase" => {
+                let is_end = ["Rollback", "Failed", "Completed"].contains(&data["phase"].as_str().unwrap());
+                ended = is_end.then(|| event["at"].clone());
+                false
+            }
+            "push" | "commit" if data["branch"] != "trunkline/status/demo" => {
+                let again = on_main.contains(&data["commit"]);
+                on_main.push(data["commit"].clone());
+                again
+            }
+            "condition" => text.contains("Git and cluster agree") && on_main.len() < 3,
+            _ => false,
+        };
+        faults.extend(fault.then(|| text.to_owned()));
+    }
+    faults
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_of_one_moment_come_in_the_order_of_cause_and_consequence() {
+    for scenario in [Scenario::Upgrade, Scenario::BadCanary, Scenario::BadCanaryKept, Scenario::Revert] {
+        let mut played = Played::new(scenario);
+        played.args.nodes = 10;
+        played.end().await.unwrap();
+        assert_eq!(out_of_order(&played.shown.borrow(), 3), Vec::<String>::new(), "{scenario:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_story_ends_once_the_status_branch_says_what_the_custom_resource_says() {
+    let played = Played::new(Scenario::BadCanary);
+    played.end().await.unwrap();
+    let (remote, branch) = (played.dir.path().join("remote.git"), Repository::status_branch_name(CLUSTER));
+    for file in ["README.md", "CNIUpgrade/calico.yaml"] {
+        let text = String::from_utf8(bare::file(&remote, &branch, file).unwrap().unwrap()).unwrap();
+        assert!(!text.contains("Git has to say so too"), "{text}");
+        assert!(text.contains("Git and cluster agree on v3.27.2 again"), "{text}");
+    }
 }
 
 /// Plays a story again and again, each time without the remote from another push or phase on, the first ones left out.
