@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Form, Usage, print};
 use crate::{
+    api::names::HOLD,
     clock::{Clock, Pacer},
     config::Repository,
     git::{GitError, bare},
@@ -360,6 +361,7 @@ impl End<'_> {
              {while_it_runs}\n  \
              trunkline status --kubeconfig {kubeconfig}\n  \
              trunkline explain --kubeconfig {kubeconfig} {name}\n  \
+             kubectl --kubeconfig {kubeconfig} annotate cniupgrade {name} {HOLD}=looking\n  \
              git clone {remote} {work} && cd {work}\n  \
              $EDITOR {FOLDER}/calico.yaml && git commit -am 'Change the version' && git push\n"
         );

@@ -163,6 +163,20 @@ async fn a_story_ends_once_the_status_branch_says_what_the_custom_resource_says(
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_lines_to_copy_include_the_one_that_holds_the_object_of_the_story() {
+    let mut played = Played::new(Scenario::BadCanaryKept);
+    played.args.output = Output::Text;
+    played.end().await.unwrap();
+    let kubeconfig = played.dir.path().join("kubeconfig");
+    let line = format!(
+        "\n  kubectl --kubeconfig {} annotate cniupgrade calico trunkline.dev/hold=looking\n",
+        kubeconfig.display()
+    );
+    let shown = played.shown.borrow();
+    assert!(shown.last().unwrap().as_str().unwrap().contains(&line), "{shown:?}");
+}
+
 /// Plays a story again and again, each time without the remote from another push or phase on, the first ones left out.
 async fn without_remote_for_a_while(scenario: Scenario, left_out: usize) {
     let undisturbed = Played::new(scenario);
