@@ -42,7 +42,7 @@ impl Played {
     async fn end(&self) -> anyhow::Result<ExitCode> {
         let shown = Rc::clone(&self.shown);
         let out = move |text: String| {
-            shown.borrow_mut().push(serde_json::from_str(&text).unwrap_or(Value::String(text)))
+            shown.borrow_mut().push(serde_json::from_str(&text).unwrap_or(Value::String(text)));
         };
         let screen = Screen::new(self.args.output, false, BEGIN.parse().unwrap(), Box::new(out));
         play(&self.args, self.dir.path(), screen, &self.stopped).await
