@@ -97,7 +97,10 @@ impl File<'_> {
             return;
         }
         match std::str::from_utf8(bytes) {
-            Ok(text) => self.documents(&Source::new(text), before),
+            Ok(text) => match lone_return(text).filter(|_| self.matters) {
+                Some(at) => self.lone_return(&Source::new(text), at),
+                None => self.documents(&Source::new(text), before),
+            },
             Err(error) => self.not_text(bytes, error.valid_up_to()),
         }
         if self.more > 0 {
@@ -190,6 +193,20 @@ impl File<'_> {
         }
     }
 
+    /// To some tools it ends a line and to others not: what one shows as a field is the end of a comment to another.
+    fn lone_return(&mut self, source: &Source<'_>, at: usize) {
+        self.reading.hiding.insert(self.path.to_owned());
+        let at = source.position(at);
+        self.push(
+            Severity::Error,
+            Code::Syntax,
+            (at.line, at.column),
+            "a carriage return stands here without a line feed".to_owned(),
+            source.snippet(at.line, at.column),
+            "save the file with line ends LF or CRLF".to_owned(),
+        );
+    }
+
     fn not_text(&mut self, bytes: &[u8], valid: usize) {
         if !self.matters {
             return;
@@ -215,6 +232,12 @@ impl File<'_> {
             "save the file as UTF-8".to_owned(),
         );
     }
+}
+
+/// Place of the first carriage return that is not part of a CRLF.
+fn lone_return(text: &str) -> Option<usize> {
+    let found = text.match_indices('\r').map(|(at, _)| at);
+    found.into_iter().find(|at| text.as_bytes().get(at + 1) != Some(&b'\n'))
 }
 
 /// A value of the file in a message may be as long as the file.

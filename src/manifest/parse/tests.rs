@@ -553,3 +553,17 @@ proptest::proptest! {
         proptest::prop_assert!(whole > 0 || !reading.hiding.is_empty() || !text.contains("cni.example.com"));
     }
 }
+
+#[test]
+fn a_carriage_return_that_ends_no_line_is_named_and_hides_the_file() {
+    let text = "# first\rapiVersion: cni.example.com/v1\rkind: CNIUpgrade\rmetadata: {name: x}\r";
+    let reading = reading(&[("a.yaml", text)]);
+    assert_eq!(
+        lines(&reading),
+        [
+            "a.yaml:1:8 Syntax a carriage return stands here without a line feed (save the file with line ends LF or CRLF)"
+        ]
+    );
+    assert!(reading.hiding.contains("a.yaml"));
+    assert_eq!(only(&cni("targetVersion: v3.28.0").replace('\n', "\r\n")), Vec::<String>::new());
+}

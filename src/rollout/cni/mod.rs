@@ -132,6 +132,9 @@ impl<'a> Cx<'a> {
             return Err(Box::new(Decision { waiting: vec![Waiting::Feeds { what }], ..Decision::default() }));
         }
         let spec = CniUpgradeSpec::deserialize(&*claim.is.spec);
+        // A block of YAML ends with a line break.
+        let spec =
+            spec.map(|spec| CniUpgradeSpec { target_version: spec.target_version.trim().to_owned(), ..spec });
         let (Ok(spec), true) = (spec, claim.is.digest == entry.spec || !on(Guard::Mirrored)) else {
             return Err(Box::new(Decision { waiting: vec![Waiting::Mirror], ..Decision::default() }));
         };

@@ -146,7 +146,7 @@ impl<'a> StatusChange<'a> {
     }
 
     fn on_target(&self, pod: &Pod) -> bool {
-        let version = format!(":{}", self.spec.target_version);
+        let version = format!(":{}", self.spec.target_version.trim());
         pod.images.values().any(|image| image.ends_with(&version))
     }
 

@@ -297,3 +297,12 @@ fn a_clock_that_is_set_back_gives_a_node_that_never_gets_ready_no_more_time() {
     workload.deeds = vec![(40, Deed::ClockJump(-7200))];
     assert_eq!(end(&statuses(&workload)).0, Some(Outcome::RolledBack));
 }
+
+#[test]
+fn a_version_with_a_line_break_after_it_is_told_without_it() {
+    let mut workload = calm(3);
+    workload.spec.target_version = format!(" {}\n", workload.versions[1]);
+    let told = statuses(&workload);
+    assert_eq!(end(&told).0, Some(Outcome::Completed));
+    assert!(told.iter().all(|status| status.target_version.as_deref() == Some(workload.versions[1])));
+}

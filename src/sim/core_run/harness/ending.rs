@@ -71,7 +71,7 @@ impl Harness<'_> {
         if !self.declared || !upgraded || drifted {
             return Ok(());
         }
-        let target = format!(":{}", self.spec.target_version);
+        let target = format!(":{}", self.spec.target_version.trim());
         let listed = |node: &str| {
             let failed = status.nodes.failures.iter().any(|failure| failure.node.as_str() == node);
             failed || status.nodes.skips.iter().any(|skip| skip.node.as_str() == node)
