@@ -123,7 +123,7 @@ impl Pods {
     pub(super) fn set_back(&mut self, now: Timestamp) {
         let ahead = self.by_key.iter().filter(|(_, pod)| pod.since > now);
         let ahead = ahead.map(|(key, pod)| (key.clone(), Seen { since: now, ..(**pod).clone() }));
-        for (key, pod) in Vec::from_iter(ahead) {
+        for (key, pod) in ahead.collect::<Vec<_>>() {
             self.place(key, pod);
         }
         let troubles = self.memory.values_mut().filter_map(|memory| memory.trouble_since.as_mut());
