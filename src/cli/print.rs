@@ -48,6 +48,12 @@ pub(super) fn on_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Columns of the terminal, 80 where it does not say; absent where people do not read it.
+pub(super) fn columns() -> Option<usize> {
+    let told = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    on_terminal().then(|| told().filter(|columns| *columns > 0).unwrap_or(80))
+}
+
 /// Colours for a terminal; <https://no-color.org>: a variable that is set and not empty switches them off.
 pub(super) fn paint() -> Paint {
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -2,6 +2,7 @@
 
 mod events;
 mod eyes;
+mod fit;
 mod screen;
 mod story;
 
@@ -130,7 +131,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .context("no runtime could be started")?;
     let Claimed { dir, lock: _lock } = folder(args)?;
     let begin = Clock::real().now();
-    let screen = Screen::new(args.output, print::on_terminal(), begin, Box::new(print::text));
+    let screen = Screen::new(args.output, print::columns, begin, Box::new(print::text));
     let stopped = Cell::new(ExitCode::from(STOPPED));
     let result = runtime.block_on(async {
         tokio::select! {

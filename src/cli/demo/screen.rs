@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::events::Event;
+use super::{events::Event, fit};
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -18,20 +18,22 @@ pub(super) enum Output {
 /// Where texts go.
 pub(super) type Out = Box<dyn FnMut(String)>;
 
+/// Columns of the terminal at this moment; absent where there is none.
+pub(super) type Width = fn() -> Option<usize>;
+
 /// The screen.
 pub(super) struct Screen {
     out: Out,
     output: Output,
-    live: bool,
+    width: Width,
     pub(super) begin: Timestamp,
     drawn: usize,
     tree: String,
 }
 
 impl Screen {
-    pub(super) fn new(output: Output, terminal: bool, begin: Timestamp, out: Out) -> Self {
-        let live = terminal && matches!(output, Output::Text);
-        Self { out, output, live, begin, drawn: 0, tree: String::new() }
+    pub(super) fn new(output: Output, width: Width, begin: Timestamp, out: Out) -> Self {
+        Self { out, output, width, begin, drawn: 0, tree: String::new() }
     }
 
     /// Says what the story runs on.
@@ -55,9 +57,7 @@ impl Screen {
             }
             Output::Text => {
                 self.erase();
-                let seconds = at.duration_since(self.begin).as_secs().max(0);
-                let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-                self.print(format!("{hours:02}:{minutes:02}:{seconds:02} {text}\n"));
+                self.print(format!("{} {text}\n", at.strftime("%H:%M:%SZ")));
                 self.draw();
             }
         }
@@ -68,30 +68,43 @@ impl Screen {
         (self.out)(text);
     }
 
+    /// Columns of the tree; absent where none is shown.
+    fn columns(&self) -> Option<usize> {
+        match self.output {
+            Output::Text => (self.width)(),
+            Output::Json => None,
+        }
+    }
+
     /// Whether a tree is shown at all.
-    pub(super) const fn wants_tree(&self) -> bool {
-        self.live
+    pub(super) fn wants_tree(&self) -> bool {
+        self.columns().is_some()
     }
 
     /// Replaces the tree below the lines.
     pub(super) fn tree(&mut self, text: String) {
-        if self.live && text != self.tree {
+        if text != self.tree {
             self.erase();
             self.tree = text;
             self.draw();
         }
     }
 
-    /// Leaves the tree as the last thing shown.
+    /// Leaves the tree, with nothing cut, as the last thing shown.
     pub(super) fn close(&mut self) {
-        self.drawn = 0;
-        self.tree.clear();
+        self.erase();
+        let tree = std::mem::take(&mut self.tree);
+        if let Some(columns) = self.columns().filter(|_| !tree.is_empty()) {
+            let lines: String = tree.lines().map(|line| fit::wrap(line, columns) + "\n").collect();
+            self.print(format!("\n{lines}"));
+        }
     }
 
     fn draw(&mut self) {
-        if self.live && !self.tree.is_empty() {
-            // Without wrapping, a line of the tree is one line of the terminal, whatever its width.
-            self.print(format!("\x1b[?7l\n{}\x1b[?7h\n", self.tree.trim_end_matches('\n')));
+        if let Some(columns) = self.columns().filter(|_| !self.tree.is_empty()) {
+            let lines: String = self.tree.lines().map(|line| fit::cut(line, columns) + "\n").collect();
+            // A line of the tree stays one line of the terminal also where characters are wider than one column.
+            self.print(format!("\x1b[?7l\n{lines}\x1b[?7h"));
             self.drawn = self.tree.lines().count() + 1;
         }
     }

@@ -44,7 +44,7 @@ impl Played {
         let out = move |text: String| {
             shown.borrow_mut().push(serde_json::from_str(&text).unwrap_or(Value::String(text)));
         };
-        let screen = Screen::new(self.args.output, false, BEGIN.parse().unwrap(), Box::new(out));
+        let screen = Screen::new(self.args.output, || None, BEGIN.parse().unwrap(), Box::new(out));
         play(&self.args, self.dir.path(), screen, &self.stopped).await
     }
 
@@ -175,6 +175,34 @@ async fn the_lines_to_copy_include_the_one_that_holds_the_object_of_the_story() 
     );
     let shown = played.shown.borrow();
     assert!(shown.last().unwrap().as_str().unwrap().contains(&line), "{shown:?}");
+}
+
+/// What a terminal of 24 columns is given: each text that a screen prints.
+fn printed(show: impl FnOnce(&mut Screen)) -> Vec<String> {
+    let texts: Rc<RefCell<Vec<String>>> = Rc::default();
+    let kept = Rc::clone(&texts);
+    let out = Box::new(move |text| kept.borrow_mut().push(text));
+    show(&mut Screen::new(Output::Text, || Some(24), BEGIN.parse().unwrap(), out));
+    texts.take()
+}
+
+#[test]
+fn the_tree_below_the_lines_says_where_it_is_cut_and_is_left_whole_at_the_end() {
+    let tree = "calico  Failed\n└─ way on  commit the annotation\n";
+    let shown = printed(|screen| {
+        screen.tree(tree.to_owned());
+        screen.close();
+    });
+    let cut = "\x1b[?7l\ncalico  Failed\n└─ way on  commit the a…\n\x1b[?7h";
+    let whole = "\ncalico  Failed\n└─ way on  commit the\n   annotation\n";
+    assert_eq!(shown, [cut, "\x1b[3A\x1b[J", whole]);
+}
+
+#[test]
+fn a_line_has_the_time_of_the_cluster_in_the_zone_of_the_times_in_its_text() {
+    let at = "2026-03-01T10:01:05.7Z".parse().unwrap();
+    let shown = printed(|screen| screen.say(at, "waiting", "waits until 10:31:05Z", &json!({})));
+    assert_eq!(shown, ["10:01:05Z waits until 10:31:05Z\n"]);
 }
 
 /// Plays a story again and again, each time without the remote from another push or phase on, the first ones left out.
