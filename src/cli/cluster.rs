@@ -6,7 +6,12 @@ use anyhow::{Context as _, anyhow, bail};
 use http::{StatusCode, header::DATE};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, Config, api::ListParams, client::Body, config::KubeConfigOptions};
+use kube::{
+    Api, Client, Config,
+    api::ListParams,
+    client::Body,
+    config::{InClusterError, KubeConfigOptions},
+};
 
 use super::{Form, kubeconfig, print, root};
 use crate::{
@@ -143,11 +148,16 @@ impl ClusterArgs {
             bail!("--context {context}: no kubeconfig is there ({missing}); name a file with --kubeconfig");
         }
         Config::incluster().map_err(|error| {
-            let cause = root(error);
-            anyhow!(
-                "neither a kubeconfig ({missing} is not there) nor a service account leads to a cluster; name a \
-                 file with --kubeconfig: {cause}"
-            )
+            let text = format!(
+                "neither a kubeconfig ({missing} is not there) nor a service account leads to a cluster; name a file \
+                 with --kubeconfig"
+            );
+            match error {
+                // Outside of a pod there is nothing to add.
+                InClusterError::ReadEnvironmentVariable(_) => anyhow!(text),
+                // What else a pod lacks.
+                error => anyhow!("{text}: {}", root(error)),
+            }
         })
     }
 }

@@ -1,6 +1,6 @@
 //! `trunkline plan`: what manifests would change on a cluster.
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 
@@ -8,12 +8,12 @@ use super::{
     Form,
     cluster::{ReadArgs, Seen},
     print,
-    validate::{files, output},
+    validate::{self, Found, output},
 };
 use crate::{
-    manifest::{self, Reading, Severity},
+    manifest::{Reading, Severity},
     profile,
-    report::plan::{PlanReport, PlanVerdict},
+    report::plan::{PlanReport, PlanVerdict, removed},
     rollout::plan::plan,
 };
 
@@ -33,21 +33,36 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    super::must_exist(&args.paths)?;
-    let found = files::gather(&args.paths);
-    let named: BTreeSet<String> =
-        args.paths.iter().filter(|path| path.is_file()).map(|path| files::shown(path)).collect();
-    let mut reading = manifest::read(&found.files, &named);
-    reading.diagnostics.extend(found.skipped);
-    reading.diagnostics.sort();
-    let reports = super::block_on(look(args, &reading))?;
-    show(args, &reading, &reports)?;
-    let refused = reports.iter().any(|report| report.verdict == PlanVerdict::Refused);
+    let Found { mut reading, refused, .. } = validate::read(&args.paths)?;
+    // What is wrong with these is said where it stands.
+    reading.declarations.retain(|key, _| !refused.contains(key));
+    let (reports, left) = super::block_on(look(args, &reading))?;
     let invalid = reading.diagnostics.iter().any(|found| found.severity == Severity::Error);
+    match args.output {
+        Form::Json => {
+            let document =
+                json!({ "declarations": reports, "diagnostics": reading.diagnostics, "notes": left });
+            print::line(serde_json::to_string_pretty(&document)?);
+        }
+        Form::Text => {
+            print::text(output::findings(&reading.diagnostics, print::paint()));
+            for report in &reports {
+                print::text(report.text(print::paint()));
+            }
+            if reports.is_empty() && invalid {
+                print::line("Nothing is planned before these errors are corrected.");
+            } else if reports.is_empty() {
+                let told = ["Nothing is declared in these files.".to_owned()].into_iter().chain(left);
+                print::line(told.collect::<Vec<_>>().join(" "));
+            }
+        }
+    }
+    let refused = reports.iter().any(|report| report.verdict == PlanVerdict::Refused);
     Ok(if refused || invalid { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn look(args: &Args, reading: &Reading) -> anyhow::Result<Vec<PlanReport>> {
+/// What each declaration would do, and what becomes of declarations when there is none any more.
+async fn look(args: &Args, reading: &Reading) -> anyhow::Result<(Vec<PlanReport>, Vec<String>)> {
     let view = args.cluster.open(args.output).await?;
     let Seen { world, at } = view.look().await?;
     let planned = plan(&world, &profile::built_in(), &reading.declarations, at);
@@ -56,24 +71,6 @@ async fn look(args: &Args, reading: &Reading) -> anyhow::Result<Vec<PlanReport>>
         let place = declared.map(|found| format!("{}:{}", found.path, found.line)).unwrap_or_default();
         PlanReport::of(planned, place, args.node_seconds.into())
     });
-    Ok(report.collect())
-}
-
-fn show(args: &Args, reading: &Reading, reports: &[PlanReport]) -> anyhow::Result<()> {
-    match args.output {
-        Form::Json => {
-            let document = json!({ "declarations": reports, "diagnostics": reading.diagnostics });
-            print::line(serde_json::to_string_pretty(&document)?);
-        }
-        Form::Text => {
-            print::text(output::findings(&reading.diagnostics, print::paint()));
-            for report in reports {
-                print::text(report.text(print::paint()));
-            }
-            if reports.is_empty() {
-                print::line("Nothing is declared in these files.");
-            }
-        }
-    }
-    Ok(())
+    let nothing = reading.declarations.is_empty() && reading.held.is_empty() && reading.hiding.is_empty();
+    Ok((report.collect(), if nothing { removed(&world) } else { Vec::new() }))
 }

@@ -228,11 +228,24 @@ fn beyond(schema: &schema::Schema, violation: &Violation, written: &str) -> Opti
         .then(|| format!("`{written}` is out of range: it must be {bounds}"))
 }
 
+/// One or two numbers of a version as the three that it needs.
+fn three_numbers(written: &str) -> Option<String> {
+    let numbers: Vec<&str> = written.split('.').collect();
+    let plain = |number: &&str| {
+        number.chars().all(|digit| digit.is_ascii_digit()) && (*number == "0" || !number.starts_with('0'))
+    };
+    let is_short = numbers.len() < 3 && numbers.iter().all(|number| !number.is_empty() && plain(number));
+    is_short.then(|| format!("{written}{}", ".0".repeat(3 - numbers.len())))
+}
+
 /// A number or boolean where text is wanted needs quotes, and text where a number is wanted has too many.
 fn quoting(violation: &Violation, written: &str) -> String {
     let name = violation.path.last_key().unwrap_or_default();
     let bare = written.trim_matches(['"', '\'']);
     if violation.message.starts_with("must be a string") && !written.contains(['\n', '{', '[']) {
+        if let ("targetVersion", Some(whole)) = (name, three_numbers(written)) {
+            return format!("write all three numbers, in quotes: `{name}: \"{whole}\"`");
+        }
         format!("put it in quotes: `{name}: \"{written}\"`")
     } else if bare != written && !bare.is_empty() && violation.message.ends_with("is a string") {
         format!("write it without quotes: `{name}: {bare}`")

@@ -7,15 +7,23 @@ use super::{
     paint::Paint,
     tree::{branch, span},
     waiting::{refusal, waiting_for},
+    words::names,
 };
 use crate::{
-    api::{ClaimKey, names::NodeName, status::WaitingFor},
+    api::{
+        ClaimKey,
+        names::NodeName,
+        status::{Outcome, WaitingFor},
+    },
     diff::Skip,
+    mirror::ledger::Ledger,
     rollout::{
+        cni_status,
         gate::GateVerdict,
         plan::{Ahead, Planned, Preview},
         waiting::{Refusal, Waiting},
     },
+    world::World,
 };
 
 /// Rounds and skipped nodes shown on a terminal; JSON has all.
@@ -82,7 +90,7 @@ pub struct PlanTarget {
     pub provider: String,
     /// `namespace/name` of the DaemonSet.
     pub daemon_set: String,
-    /// Version that runs.
+    /// Version that runs; on a return, that of the nodes that go back.
     pub from: String,
     /// Version wanted.
     pub to: String,
@@ -245,6 +253,43 @@ impl PlanReport {
     }
 }
 
+/// What becomes of what each repository declares, once it declares nothing any more.
+pub fn removed(world: &World) -> Vec<String> {
+    world.last_read().filter_map(|ledger| of_repository(world, ledger)).collect()
+}
+
+fn of_repository(world: &World, ledger: &Ledger) -> Option<String> {
+    let declared = ledger.objects.iter().filter(|(_, entry)| entry.removed.is_none());
+    let (open, rest): (Vec<&ClaimKey>, Vec<&ClaimKey>) =
+        declared.map(|(key, _)| key).partition(|key| is_open(world, key));
+    if open.is_empty() && rest.is_empty() {
+        return None;
+    }
+    let listed = |keys: &[&ClaimKey]| names(keys.iter().map(ToString::to_string));
+    let mut text = Vec::new();
+    if !rest.is_empty() {
+        text.push(format!(
+            "{} of repository {} would be removed: the agents stay as they are and are not managed any more.",
+            listed(&rest),
+            ledger.repository
+        ));
+    }
+    if !open.is_empty() {
+        text.push(format!(
+            "{} of repository {} would be removed once the nodes that the attempt touched are back on last good.",
+            listed(&open),
+            ledger.repository
+        ));
+    }
+    Some(text.join(" "))
+}
+
+/// Whether an attempt is under way, or was held with its nodes where they were.
+fn is_open(world: &World, key: &ClaimKey) -> bool {
+    let attempt = world.claims.get(key).and_then(cni_status).and_then(|status| status.attempt.as_ref());
+    attempt.is_some_and(|attempt| matches!(attempt.outcome, None | Some(Outcome::Held)))
+}
+
 fn refused(why: &Refusal) -> Refused {
     Refused { reason: why.reason().as_str(), message: refusal(why) }
 }
@@ -290,7 +335,17 @@ fn judge(planned: &Planned) -> (PlanVerdict, String) {
 }
 
 fn step(preview: &Preview) -> String {
-    format!("{} → {}", preview.from, preview.to)
+    let (nodes, all) = (preview.nodes.len(), preview.in_scope);
+    let on = match preview.ahead {
+        Ahead::Return if 0 < nodes && nodes < all => format!(" (on {nodes} of {all} nodes)"),
+        Ahead::Return
+        | Ahead::Runs
+        | Ahead::Start
+        | Ahead::UnderWay(_)
+        | Ahead::Ended(_)
+        | Ahead::Nothing => String::new(),
+    };
+    format!("{}{on} → {}", preview.from, preview.to)
 }
 
 fn estimate(preview: &Preview, node_seconds: i64) -> Estimate {

@@ -95,7 +95,7 @@ pub struct Preview {
     pub provider: String,
     /// The DaemonSet.
     pub agent: AgentKey,
-    /// Version of the live template.
+    /// Version of the live template; of last good while under way; of the nodes that go back on a return.
     pub from: String,
     /// Version wanted.
     pub to: String,

@@ -20,7 +20,7 @@ fn errors(args: &[&str]) -> (Option<i32>, String) {
 fn a_cluster_that_cannot_be_reached_says_what_to_check() {
     let (code, text) = errors(&["status"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("name a file with --kubeconfig"), "{text}");
+    assert!(text.ends_with("name a file with --kubeconfig\n"), "{text}");
     let dir = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -98,3 +98,34 @@ async fn a_plan_needs_no_daemon_and_names_what_is_not_there() {
     let none = scene.shown(&["plan", "nowhere"]);
     assert!(none.ends_with("error: nowhere does not exist\nexit 2\n"), "{none}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_shows_what_validate_finds_in_place_of_what_the_daemon_would_refuse() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.file("short.yaml", &EXAMPLE.replace("v3.28.0", "\"3.28\""));
+    let plan = scene.shown(&["plan", "short.yaml"]);
+    let validate = scene.shown(&["validate", "short.yaml"]);
+    let (found, _) = validate.split_once("\n\n").unwrap();
+    let (_, found) = found.split_once('\n').unwrap();
+    assert!(found.contains("--> short.yaml:6:18") && found.contains("= help: write all three"), "{found}");
+    assert!(plan.contains(found), "{plan}");
+    assert!(!plan.contains("VersionUnreadable") && !plan.contains('→'), "{plan}");
+    assert!(plan.ends_with("exit 1\n"), "{plan}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_of_an_empty_folder_says_that_agents_of_the_repository_stay_as_they_are() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.file("empty.yaml", "# nothing\n");
+    assert!(scene.shown(&["plan", "empty.yaml"]).contains("declared in these files.\nexit 0"));
+    scene.push(&declares("v3.27.2"), "Declare what runs");
+    scene.until_ended(Outcome::AlreadyRuns).await;
+    let plan = scene.shown(&["plan", "empty.yaml"]);
+    assert!(
+        plan.contains("Nothing is declared in these files. CNIUpgrade/calico of repository demo"),
+        "{plan}"
+    );
+    assert!(plan.contains("stay as they are and are not managed any more"), "{plan}");
+}

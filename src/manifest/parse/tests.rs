@@ -130,12 +130,14 @@ fn an_unknown_field_is_named_with_the_nearest_one() {
 }
 
 #[test]
-fn an_unquoted_version_is_a_wrong_type_and_the_help_says_quote_it() {
+fn an_unquoted_version_is_a_wrong_type_and_the_help_is_a_form_that_is_accepted() {
     let reading = reading(&[("a.yaml", &cni("targetVersion: 3.28 # the new one"))]);
     assert_eq!(
         lines(&reading),
-        ["a.yaml:6:18 WrongType spec.targetVersion: must be a string, is a number (put it in quotes: \
-          `targetVersion: \"3.28\"`)"]
+        [
+            "a.yaml:6:18 WrongType spec.targetVersion: must be a string, is a number (write all three numbers, in \
+          quotes: `targetVersion: \"3.28.0\"`)"
+        ]
     );
     assert_eq!(reading.diagnostics[0].snippet, "  targetVersion: 3.28 # the new one\n                 ^");
     assert_eq!(reading.held, BTreeSet::from([ClaimKey::cni("x")]));

@@ -9,6 +9,7 @@ use crate::{
     },
     diff::{NodeDiff, NodeState, order},
     manifest::wish::written_like,
+    mirror::ledger::AttemptEntry,
     rollout::{
         gate::{Gate, GateVerdict},
         plan::{Ahead, PlannedNode, Preview},
@@ -65,20 +66,23 @@ impl Cx<'_> {
         }
     }
 
-    /// Version of last good while an attempt is under way, else of the live template.
+    /// Version of last good while an attempt is under way, of the nodes that go back on a return, else of the live
+    /// template.
     fn version_before(&self, ahead: Ahead) -> String {
         match (ahead, &self.draft.last_good) {
             (Ahead::UnderWay(_), Some(good)) => written_like(&good.version, &self.spec.target_version),
-            (
-                Ahead::Runs
-                | Ahead::Start
-                | Ahead::Return
-                | Ahead::UnderWay(_)
-                | Ahead::Ended(_)
-                | Ahead::Nothing,
-                _,
-            ) => self.running_as_written(),
+            (Ahead::Return, _) => self.tried().unwrap_or_else(|| self.running_as_written()),
+            (Ahead::Runs | Ahead::Start | Ahead::UnderWay(_) | Ahead::Ended(_) | Ahead::Nothing, _) => {
+                self.running_as_written()
+            }
         }
+    }
+
+    /// Version of the last attempt forward: the template may be back while nodes still run it.
+    fn tried(&self) -> Option<String> {
+        let forward = |attempt: &&AttemptEntry| attempt.kind == AttemptKind::Upgrade;
+        let attempt = self.target.attempts.iter().rev().find(forward)?;
+        Some(written_like(&attempt.target_version, &self.spec.target_version))
     }
 
     fn preview(&self, ahead: Ahead, gates: Vec<Gate>) -> Preview {
