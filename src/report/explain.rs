@@ -178,9 +178,10 @@ impl Explanation {
         }));
         let reasons = self.reasons();
         let passed = self.gates.iter().all(|gate| gate.verdict == Verdict::Pass);
-        let calm = passed && reasons.is_empty() && self.ended.is_none();
+        let calm = passed && reasons.is_empty() && self.ended.is_none() && self.known.holds.is_empty();
         lines.extend(reasons);
         lines.extend(self.known.rollback_line());
+        lines.extend(self.known.hold_lines());
         if calm {
             lines.push("Nothing is waited for.".to_owned());
         }

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod problems;
 pub mod readme;
 mod refusal;
+pub mod repository;
 pub mod status_file;
 pub mod tree;
 pub mod waiting;

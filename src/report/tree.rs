@@ -9,9 +9,10 @@ use serde_json::Value;
 use super::{
     escape::terminal,
     paint::Paint,
-    problems::place,
     readme::ended,
+    repository::RepositoryReport,
     status_file::{GIT_PUBLISHED, StatusFile},
+    waiting::hold_ahead,
 };
 use crate::{
     api::{
@@ -19,10 +20,9 @@ use crate::{
         cni_upgrade::CniPhase,
         names::{PATH, REPOSITORY},
         reasons::Reason,
-        status::{Attempt, AttemptKind, Condition, NodeFailure, NodeSkip, Truth, WaitingFor},
+        status::{Attempt, AttemptKind, Condition, NodeFailure, NodeSkip, Outcome, Truth, WaitingFor},
     },
-    manifest::Diagnostic,
-    mirror::ledger::{AttemptEntry, Ledger, RepoState},
+    mirror::ledger::{AttemptEntry, Ledger},
     world::{Claim, ClaimStatus, World},
 };
 
@@ -71,6 +71,9 @@ pub struct ObjectReport {
     /// Nodes by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
+    /// What ran everywhere in scope before the attempt.
+    #[serde(skip)]
+    before: Option<String>,
     /// Nodes that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<NodeFailure>,
@@ -83,9 +86,15 @@ pub struct ObjectReport {
     /// Commit on the tracked branch that recorded the rollback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollback_commit: Option<String>,
+    /// What Git names, where that is passed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<Quarantined>,
     /// Why nothing (more) is being done now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitingFor>,
+    /// Brakes that are on and keep back nothing yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<WaitingFor>,
     /// What comes next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<NextPhase>,
@@ -114,6 +123,15 @@ pub struct NodeCounts {
     pub skipped: i32,
 }
 
+/// A declaration that is passed over, since its wish failed here before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Quarantined {
+    /// Version that it names.
+    pub version: String,
+    /// `main@sha1:<hex>`: the commit that brought it in.
+    pub revision: String,
+}
+
 /// The phase that comes next if nothing fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -126,34 +144,6 @@ pub struct NextPhase {
     /// Reason name of what people have to end first: a pause, the brake, another manager.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
-}
-
-/// One repository.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RepositoryReport {
-    /// Its name.
-    pub name: String,
-    /// Tracked branch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub branch: Option<String>,
-    /// Newest revision acted on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<Oid>,
-    /// Newest head seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen: Option<Oid>,
-    /// States with their way out.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<RepoState>,
-    /// Findings in its files.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub diagnostics: Vec<Diagnostic>,
-    /// Findings beyond the list.
-    pub more_diagnostics: u32,
-    /// Why its ledger cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unreadable: Option<String>,
 }
 
 impl StatusReport {
@@ -221,39 +211,58 @@ pub(super) fn branch(text: &mut String, head: &str, lines: &[String], paint: Pai
 impl ObjectReport {
     /// Gathers what custom resource and ledger know of an object.
     pub(super) fn of(world: &World, key: &ClaimKey) -> Self {
-        let entry = world
+        let declared = world
             .ledgers
             .values()
             .filter_map(|seen| seen.is.as_ref().ok())
-            .find_map(|ledger| ledger.objects.get(key));
+            .find_map(|ledger| Some((ledger, ledger.objects.get(key)?)));
+        let entry = declared.map(|(_, entry)| entry);
         let claim = world.claims.get(key).map(|seen| &seen.is);
         let annotation = |name: &str| claim.and_then(|claim| claim.annotations.get(name).cloned());
+        let written = claim.and_then(|claim| claim.spec.get("targetVersion")?.as_str());
         let mut report = Self {
             object: key.clone(),
             phase: None,
             progress: None,
             current: None,
-            target: claim
-                .and_then(|claim| claim.spec.get("targetVersion")?.as_str())
-                .or_else(|| entry.map(|entry| entry.wished.about()))
-                .map(str::to_owned),
+            target: written.or_else(|| entry.map(|entry| entry.wished.about())).map(str::to_owned),
             repository: annotation(REPOSITORY),
             path: annotation(PATH).or_else(|| entry.map(|entry| entry.path.clone())),
             since: None,
             attempt: None,
             nodes: None,
+            before: None,
             failures: Vec::new(),
             skips: Vec::new(),
             conditions: Vec::new(),
             rollback_commit: None,
+            quarantined: None,
             waiting_for: Vec::new(),
+            holds: Vec::new(),
             next: None,
             unreadable: None,
         };
         if let Some(claim) = claim {
             report.take(key, claim);
+            report.take_holds(world, key);
+            report.quarantined = declared.filter(|_| report.is_passed_over()).map(|(ledger, entry)| {
+                let version = written.unwrap_or_else(|| entry.wished.about()).to_owned();
+                Quarantined { version, revision: ledger.revision(&entry.introduced) }
+            });
         }
         report
+    }
+
+    /// Takes the brakes of its target that nothing waits for: the next change will.
+    fn take_holds(&mut self, world: &World, key: &ClaimKey) {
+        let told = |waiting: &WaitingFor| ["Held", "HoldOverdue"].contains(&waiting.reason.as_str());
+        if self.waiting_for.iter().any(told) {
+            return;
+        }
+        let target = world.target_of(key);
+        let about = world.claims.iter().filter(|(claim, _)| world.target_of(claim) == target);
+        self.holds =
+            about.filter_map(|(claim, seen)| Some(hold_ahead(claim, seen.is.hold.as_ref()?))).collect();
     }
 
     fn take(&mut self, key: &ClaimKey, claim: &Claim) {
@@ -285,6 +294,9 @@ impl ObjectReport {
             waiting: status.nodes.waiting,
             skipped: status.nodes.skipped,
         });
+        // Where scopes of several attempts differ, no single version ran before.
+        let good = status.last_good.as_ref().filter(|good| good.beneath.is_empty());
+        self.before = good.and(status.current_version.clone());
         self.failures.clone_from(&status.nodes.failures);
         self.skips.clone_from(&status.nodes.skips);
         self.conditions.clone_from(&status.conditions);
@@ -321,23 +333,18 @@ impl ObjectReport {
         lines.extend(self.attempt_line(now));
         lines.extend(self.since.map(|since| format!("phase    since {}", ago(since, now))));
         if let Some(nodes) = &self.nodes {
-            lines.push(format!(
-                "nodes    {} on target, {} failed, {} in flight, {} waiting, {} skipped; {} in scope, {} canaries{}",
-                nodes.upgraded,
-                nodes.failed,
-                nodes.in_flight,
-                nodes.waiting,
-                nodes.skipped,
-                nodes.in_scope,
-                nodes.canaries,
-                self.not_counted_since().map(|at| format!(" (as counted {})", ago(at, now))).unwrap_or_default()
-            ));
+            let stale = self
+                .not_counted_since()
+                .map(|at| format!(" (as counted {})", ago(at, now)))
+                .unwrap_or_default();
+            lines.push(format!("nodes    {}{stale}", self.counted(nodes)));
         }
         let failures = self.failures.iter();
         lines.extend(failures.map(|bad| format!("failed   {} {}: {}", bad.node, bad.reason, bad.message)));
         lines.extend(self.skips.iter().map(|skip| format!("skipped  {} {}", skip.node, skip.reason)));
         lines.extend(self.conditions_told(&[]).into_iter().map(condition_line));
         lines.extend(self.rollback_line());
+        lines.extend(self.hold_lines());
         for waiting in &self.waiting_for {
             let left = waiting.until.map(|until| format!(" ({})", left(until, now))).unwrap_or_default();
             lines.push(format!("waits    {}: {}{left}", waiting.reason, waiting.message));
@@ -349,6 +356,34 @@ impl ObjectReport {
         }
         lines.extend(self.unreadable.iter().map(|why| format!("status   cannot be read: {why}")));
         lines
+    }
+
+    /// The nodes by what became of them, with those that no count of the status names.
+    fn counted(&self, nodes: &NodeCounts) -> String {
+        let NodeCounts { in_scope, canaries, upgraded, failed, in_flight, waiting, skipped } = nodes;
+        let known = [upgraded, failed, in_flight, waiting, skipped].map(|count| i64::from(*count));
+        let rest = (i64::from(*in_scope) - known.iter().sum::<i64>()).max(0);
+        let scope = format!("{in_scope} in scope, {canaries} canaries");
+        let outcome = self.attempt.as_ref().and_then(|attempt| attempt.outcome);
+        // Nodes that failed and were put back count with all others that run what ran before.
+        if let (Some(Outcome::RolledBack), Some(before), Some(target)) = (outcome, &self.before, &self.target)
+        {
+            let back = rest + i64::from(*failed) + i64::from(*waiting);
+            let tried =
+                if *failed > 0 { format!(" ({failed} of them failed on {target})") } else { String::new() };
+            return format!(
+                "{back} on {before}{tried}, {upgraded} on target, {in_flight} in flight, {skipped} skipped; {scope}"
+            );
+        }
+        let rest = match (rest, self.phase) {
+            (0, _) => String::new(),
+            (rest, Some("Failed")) => format!(", {rest} not on target"),
+            (rest, _) => format!(", {rest} not settled"),
+        };
+        format!(
+            "{upgraded} on target, {failed} failed, {in_flight} in flight, {waiting} waiting, {skipped} skipped{rest}; \
+             {scope}"
+        )
     }
 
     /// Since when nodes cannot be counted, because their agent is not known any more or nothing is decided about it.
@@ -392,9 +427,30 @@ impl ObjectReport {
         condition.r#type == "Ready" && ended && !stalled && !expected
     }
 
-    /// The commit by which Git says that it was rolled back.
+    /// Brakes that keep back nothing yet.
+    pub(super) fn hold_lines(&self) -> impl Iterator<Item = String> {
+        self.holds.iter().map(|hold| format!("held     {}: {}", hold.reason, hold.message))
+    }
+
+    /// Whether what is declared failed here before.
+    fn is_passed_over(&self) -> bool {
+        self.conditions.iter().any(|condition| {
+            condition.r#type == "InForce" && condition.reason == Reason::Quarantined.as_str()
+        })
+    }
+
+    /// The commit by which Git says that it was rolled back, or said so until the wish was declared again.
     pub(super) fn rollback_line(&self) -> Option<String> {
-        self.rollback_commit.as_ref().map(|commit| format!("commit   {} says so in Git", short(commit)))
+        let commit = short(self.rollback_commit.as_ref()?);
+        Some(match &self.quarantined {
+            None => format!("commit   {commit} says so in Git"),
+            Some(Quarantined { version, revision }) => {
+                format!(
+                    "commit   {commit} said so in Git; Git names {version} again since {}",
+                    short(revision)
+                )
+            }
+        })
     }
 }
 
@@ -476,57 +532,6 @@ const fn word(truth: Truth) -> &'static str {
         Truth::True => "True",
         Truth::False => "False",
         Truth::Unknown => "Unknown",
-    }
-}
-
-impl RepositoryReport {
-    fn of(name: &str, ledger: &Result<Box<Ledger>, String>) -> Self {
-        let (ledger, unreadable) = match ledger {
-            Ok(ledger) => (Some(ledger), None),
-            Err(why) => (None, Some(why.clone())),
-        };
-        Self {
-            name: name.to_owned(),
-            branch: ledger.map(|ledger| ledger.branch.clone()),
-            accepted: ledger.and_then(|ledger| ledger.accepted.clone()),
-            seen: ledger.and_then(|ledger| ledger.seen.clone()),
-            states: ledger.map(|ledger| ledger.states.clone()).unwrap_or_default(),
-            diagnostics: ledger.map(|ledger| ledger.diagnostics.clone()).unwrap_or_default(),
-            more_diagnostics: ledger.map_or(0, |ledger| ledger.more_diagnostics),
-            unreadable,
-        }
-    }
-
-    fn head(&self) -> String {
-        let branch = self.branch.as_deref().unwrap_or("?");
-        match &self.accepted {
-            Some(accepted) => format!("Repository {}  {branch} at {}", self.name, accepted.short()),
-            None => format!("Repository {}  {branch}, nothing accepted yet", self.name),
-        }
-    }
-
-    fn lines(&self, now: Timestamp) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let Some(seen) = self.seen.as_ref().filter(|seen| Some(*seen) != self.accepted.as_ref()) {
-            lines.push(format!("head     {} is not accepted yet", seen.short()));
-        }
-        lines.extend(self.unreadable.iter().map(|why| format!("ledger   cannot be read: {why}")));
-        for state in &self.states {
-            lines.push(format!(
-                "problem  {} since {}: {}",
-                state.reason,
-                ago(state.since, now),
-                state.message
-            ));
-        }
-        for found in &self.diagnostics {
-            let help = if found.help.is_empty() { String::new() } else { format!(" ({})", found.help) };
-            lines.push(format!("problem  {}: {}{help}", place(found), found.message));
-        }
-        if self.more_diagnostics > 0 {
-            lines.push(format!("problem  {} more", self.more_diagnostics));
-        }
-        lines
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     api::{ClaimKey, names::NodeName, status::WaitingFor},
     rollout::waiting::Waiting,
+    world::Hold,
 };
 
 /// Longest message of one `waitingFor` entry, in characters.
@@ -170,6 +171,25 @@ fn correlated_loss(nodes: &[NodeName], before_us: bool) -> String {
 }
 
 fn held(claim: &ClaimKey, reason: &str, by: Option<&str>, since: Option<Timestamp>, overdue: bool) -> String {
+    let mut text = brake(claim, reason, by, since);
+    text.push_str(if overdue { ", for more than 24 hours. " } else { ". " });
+    let _ = write!(
+        text,
+        "Nodes in flight finish, nothing new starts; a failed verdict and a return go on. {}",
+        release(claim)
+    );
+    text
+}
+
+/// Says of a brake that keeps back nothing yet what it will stop, and how to release it.
+pub(super) fn hold_ahead(claim: &ClaimKey, hold: &Hold) -> WaitingFor {
+    let brake = brake(claim, &hold.reason, hold.by.as_deref(), hold.since);
+    let text = format!("{brake}; the next change stops at it. {}", release(claim));
+    WaitingFor { reason: "Held".to_owned(), message: line(&text, MESSAGE), until: None }
+}
+
+/// Where the brake is on, why, and as far as it is known by whom and since when.
+fn brake(claim: &ClaimKey, reason: &str, by: Option<&str>, since: Option<Timestamp>) -> String {
     let mut text = format!("The brake is on at {claim}: {}", quoted(reason));
     if let Some(by) = by {
         let _ = write!(text, ", put there by {}", line(by, NAME));
@@ -177,12 +197,9 @@ fn held(claim: &ClaimKey, reason: &str, by: Option<&str>, since: Option<Timestam
     if let Some(since) = since {
         let _ = write!(text, ", since {}", time(since));
     }
-    text.push_str(if overdue { ", for more than 24 hours. " } else { ". " });
-    let _ = write!(
-        text,
-        "Nodes in flight finish, nothing new starts; a failed verdict and a return go on. To release it: \
-         `kubectl annotate {} trunkline.dev/hold-`.",
-        resource(claim)
-    );
     text
+}
+
+fn release(claim: &ClaimKey) -> String {
+    format!("To release it: `kubectl annotate {} trunkline.dev/hold-`.", resource(claim))
 }

@@ -116,11 +116,7 @@ pub fn gates(case: &Case<'_>, key: &ClaimKey, now: Now) -> Vec<Gate> {
         return vec![Gate::of("standing", GateVerdict::Warn(text))];
     }
     match case.target {
-        Target::Agent(agent) if standing == Some(&Standing::InForce) => {
-            let mut gates = vec![Gate::pass("standing", format!("in force for {}", case.target))];
-            gates.append(&mut cni::gates(case, agent, key, now));
-            gates
-        }
+        Target::Agent(agent) if standing == Some(&Standing::InForce) => cni::gates(case, agent, key, now),
         Target::Agent(_) | Target::Service(..) | Target::Unresolved(_) => decide_one(case, key, now)
             .refusals
             .into_iter()

@@ -41,9 +41,45 @@ async fn a_rollback_says_what_failed_which_commit_says_so_and_how_to_try_again()
     let back = scene.shown(&["status"]) + &scene.shown(&["explain"]) + &scene.page("README.md");
     scene.push(&declares("v3.28.0"), "Try again without a token");
     scene.wait(60).await;
-    insta::assert_snapshot!(
-        back + &scene.shown(&["status"]) + &scene.shown(&["explain"]) + &scene.subjects()
-    );
+    let (status, explain) = (scene.shown(&["status"]), scene.shown(&["explain"]));
+    for told in [&status, &explain] {
+        assert!(told.contains("Git names v3.28.0 again"), "{told}");
+        assert!(!told.contains("says so in Git"), "{told}");
+    }
+    assert!(explain.contains("fail     standing  v3.28.0 failed on this cluster before"), "{explain}");
+    assert!(!explain.contains("in force for"), "{explain}");
+    insta::assert_snapshot!(back + &status + &explain + &scene.subjects());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_on_what_rests_is_told_with_the_way_to_release_it() {
+    let mut scene = Scene::new([]);
+    scene.start().await;
+    scene.push(EXAMPLE, "Upgrade Calico");
+    scene.until_ended(Outcome::Completed).await;
+    patch(&scene, json!({ "metadata": { "annotations": { HOLD: "3am check" } } })).await;
+    scene.wait(90).await;
+    let (status, explain) = (scene.shown(&["status"]), scene.shown(&["explain"]));
+    for told in [&status, &explain] {
+        let held = told.lines().find(|line| line.contains("held     Held: "));
+        let held = held.unwrap_or_else(|| panic!("{told}"));
+        assert!(held.contains("The brake is on at CNIUpgrade/calico-upgrade-v3.28: \"3am check\""), "{held}");
+        assert!(held.contains(", since 2026-03-01T"), "{held}");
+        assert!(held.contains("the next change stops at it"), "{held}");
+        assert!(
+            held.contains("`kubectl annotate cniupgrade calico-upgrade-v3.28 trunkline.dev/hold-`"),
+            "{held}"
+        );
+    }
+    assert!(!explain.contains("Nothing is waited for."), "{explain}");
+    patch(&scene, json!({ "metadata": { "annotations": { HOLD: null } } })).await;
+    scene.wait(90).await;
+    assert!(scene.shown(&["explain"]).contains("Nothing is waited for."));
+    let subjects = scene.subjects();
+    let ledger: Vec<&str> = subjects.lines().filter(|line| !line.starts_with('$')).take(2).collect();
+    let object = "CNIUpgrade/calico-upgrade-v3.28";
+    let expected = [format!("Ledger: no hold of {object} any more"), format!("Ledger: hold of {object}")];
+    assert_eq!(ledger, expected, "{subjects}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +99,10 @@ async fn a_failure_that_is_kept_is_told_once_with_the_way_back() {
     scene.until_ended(Outcome::Held).await;
     let status = scene.shown(&["status"]);
     assert_eq!(status.matches("The DaemonSet stays on").count(), 1, "{status}");
-    insta::assert_snapshot!(status + &scene.shown(&["explain"]));
+    scene.file("back.yaml", &EXAMPLE.replace("v3.28.0", "v3.27.2"));
+    let back = scene.shown(&["plan", "back.yaml"]);
+    assert!(back.contains("v3.28.0 (on 2 of 10 nodes) → v3.27.2"), "{back}");
+    insta::assert_snapshot!(status + &scene.shown(&["explain"]) + &back);
 }
 
 #[tokio::test(start_paused = true)]

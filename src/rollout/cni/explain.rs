@@ -6,7 +6,11 @@ use crate::{
         cni_upgrade::CniPhase,
         status::{Attempt, Outcome},
     },
-    rollout::{gate::Gate, waiting::Waiting},
+    rollout::{
+        gate::Gate,
+        lifecycle::{self, Course},
+        waiting::Waiting,
+    },
 };
 
 impl Cx<'_> {
@@ -31,10 +35,21 @@ impl Cx<'_> {
         }
     }
 
+    /// Whether the declaration acts: one whose wish failed here before is passed over.
+    pub(super) fn standing_gate(&self) -> Gate {
+        let window = self.case.config.revert_window;
+        let course = lifecycle::course(&self.draft, self.entry, &self.target, window, self.now.at);
+        if course == Course::Quarantined || self.declared_again() {
+            return Gate::refuse("standing", self.quarantined());
+        }
+        Gate::pass("standing", format!("in force for {}", self.case.target))
+    }
+
     /// A wish that failed is not tried again; one that an attempt was put back to has no step ahead.
     fn ended_gate(&self, attempt: &Attempt, outcome: Outcome) -> Gate {
         let failed = matches!(outcome, Outcome::RolledBack | Outcome::RollbackIncomplete | Outcome::Held);
-        if failed && attempt.wish == self.entry.wish {
+        // Of one that is declared again, its standing says so.
+        if failed && attempt.wish == self.entry.wish && !self.declared_again() {
             return Gate::refuse("attempt", self.quarantined());
         }
         let target = self.draft.target_version.as_deref().unwrap_or("?");

@@ -308,7 +308,7 @@ impl Cx<'_> {
     }
 
     /// The wish that failed was declared once more, by another commit than the one that the attempt was about.
-    fn declared_again(&self) -> bool {
+    pub(super) fn declared_again(&self) -> bool {
         let causes = [Some(&self.entry.introduced), self.entry.asked.as_ref()];
         let revisions = causes.map(|commit| commit.map(|commit| self.ledger.revision(commit)));
         self.draft.phase == CniPhase::Failed

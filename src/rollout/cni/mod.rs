@@ -21,6 +21,7 @@ pub(super) use preview::preview;
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
+    iter,
     rc::Rc,
     sync::Arc,
 };
@@ -104,11 +105,12 @@ pub(super) fn decide(case: &Case<'_>, agent_key: &AgentKey, key: &ClaimKey, now:
 /// The gates before the next step, for `explain`.
 pub(super) fn gates(case: &Case<'_>, agent_key: &AgentKey, key: &ClaimKey, now: Now) -> Vec<Gate> {
     match Cx::open(case, agent_key, key, now) {
-        Ok(cx) => cx.gates_ahead(),
+        Ok(cx) => iter::once(cx.standing_gate()).chain(cx.gates_ahead()).collect(),
         Err(decision) => {
+            let standing = Gate::pass("standing", format!("in force for {}", case.target));
             let refusals = decision.refusals.into_iter().map(|refusal| Gate::refuse("declaration", refusal));
             let waits = decision.waiting.into_iter().map(|waiting| Gate::wait("declaration", waiting));
-            refusals.chain(waits).collect()
+            iter::once(standing).chain(refusals).chain(waits).collect()
         }
     }
 }
