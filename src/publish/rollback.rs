@@ -152,12 +152,13 @@ fn push(view: &View<'_>, entry: &RollbackEntry, due: Due, now: Timestamp, decisi
         return;
     }
     let cluster = &view.case.config.cluster;
+    let changed: Vec<String> = due.changes.keys().cloned().collect();
     let commit = NewCommit {
         branch: repo.branch.clone(),
         parent: Some(due.head.clone()),
         again: false,
         changes: due.changes,
-        message: commit::rollback(entry, cluster, &repo.subject_prefix),
+        message: commit::rollback(entry, &changed, cluster, &repo.subject_prefix),
         by: repo.by.clone(),
         at: whole_second(entry.at),
     };

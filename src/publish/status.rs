@@ -313,31 +313,20 @@ fn ledger_on_branch(files: &Files) -> Option<Value> {
 
 /// What is new in a ledger, in the words of its own keys: `Ledger: attempts of DaemonSet/kube-system/calico-node`.
 fn ledger_news(ledger: &Ledger, files: &Files) -> String {
-    fn keys(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
-        of.as_object().into_iter().flatten()
-    }
     let wanted = serde_json::to_value(published_ledger(ledger)).map(without_revisions).unwrap_or_default();
     let known = ledger_on_branch(files).map(without_revisions).unwrap_or_default();
     let (mut news, mut rest) = (Vec::new(), Vec::new());
-    for (part, value) in keys(&wanted).filter(|(part, value)| known.get(*part) != Some(*value)) {
-        let named = ["objects", "targets"].contains(&part.as_str());
-        let parts = keys(value).filter(|_| named);
-        let changed =
-            parts.filter(|(name, entry)| known.get(part).and_then(|all| all.get(*name)) != Some(*entry));
-        for (name, entry) in changed {
-            let Some(before) = known.get(part).and_then(|all| all.get(name)) else {
-                news.push(name.clone());
-                continue;
-            };
-            let fields = keys(entry).filter(|(field, value)| before.get(*field) != Some(*value));
-            let fields: Vec<&str> = fields.map(|(field, _)| field.as_str()).collect();
-            // What else changes with a wish follows from it.
-            let fields = if fields.contains(&"wish") { vec!["wish"] } else { fields };
-            news.push(format!("{} of {name}", fields.join(", ")));
+    for part in differing(&known, &wanted) {
+        if !["objects", "targets"].contains(&part) {
+            rest.push(part.to_owned());
+            continue;
         }
-        if !named {
-            rest.push(part.clone());
-        }
+        let (known, wanted) = (part_of(&known, part), part_of(&wanted, part));
+        news.extend(differing(known, wanted).map(|name| match (known.get(name), wanted.get(name)) {
+            (Some(before), Some(after)) => entry_news(name, before, after),
+            (None, _) => name.to_owned(),
+            (Some(_), None) => format!("no {name} any more"),
+        }));
     }
     news.append(&mut rest);
     match news.split_first() {
@@ -345,6 +334,29 @@ fn ledger_news(ledger: &Ledger, files: &Files) -> String {
         Some((first, [])) => format!("Ledger: {first}"),
         Some((first, more)) => format!("Ledger: {first} and {} more", more.len()),
     }
+}
+
+/// What is new in one entry: the fields that differ, or those that are there no more.
+fn entry_news(name: &str, before: &Value, after: &Value) -> String {
+    let (fields, gone): (Vec<_>, Vec<_>) =
+        differing(before, after).partition(|field| after.get(field).is_some());
+    if fields.is_empty() {
+        return format!("no {} of {name} any more", gone.join(", "));
+    }
+    // What else changes with a wish follows from it.
+    let fields = if fields.contains(&"wish") { vec!["wish"] } else { fields };
+    format!("{} of {name}", fields.join(", "))
+}
+
+/// Keys of two mappings whose values differ or of which only one has them, in order.
+fn differing<'v>(before: &'v Value, after: &'v Value) -> impl Iterator<Item = &'v str> {
+    let keys = [before, after].into_iter().filter_map(Value::as_object).flat_map(serde_json::Map::keys);
+    let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
+    keys.into_iter().filter(|key| before.get(key) != after.get(key))
+}
+
+fn part_of<'v>(ledger: &'v Value, name: &str) -> &'v Value {
+    ledger.get(name).unwrap_or(&Value::Null)
 }
 
 /// Whether the published ledger differs in accepted and seen revisions at most.
@@ -416,6 +428,8 @@ fn detail(file: &StatusFile) -> String {
             parts.push(format!("{} failed", status.failed_nodes));
         }
     }
+    let commit = file.revision().map(|revision| revision.rsplit_once(':').map_or(revision, |(_, oid)| oid));
+    parts.extend(commit.map(|oid| format!("by commit {oid}")));
     let why = file.why();
     let facts = parts.join(", ");
     match (facts.is_empty(), why.is_empty()) {

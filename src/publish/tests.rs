@@ -285,6 +285,8 @@ fn each_phase_is_a_commit_with_the_time_of_the_phase() {
         assert!(lab.file("CNIUpgrade/calico.yaml").contains(&format!("phase: {phase}\n")));
     }
     assert!(lab.log.iter().all(|commit| commit.message.ends_with("\n[skip ci]\n")));
+    let body = &lab.log.last().unwrap().message;
+    assert!(body.contains("by commit c1"), "the revision that the attempt is about: {body}");
 }
 
 #[test]

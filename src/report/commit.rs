@@ -90,8 +90,8 @@ pub fn status(prefix: &str, lines: &[Line]) -> String {
 
 /// Message of the commit that records a rollback.
 ///
-/// `others` of the entry are files of the failed commit that stay as they are.
-pub fn rollback(entry: &RollbackEntry, cluster: &str, prefix: &str) -> String {
+/// `changed` are the files that it changes, `others` of the entry those of the failed commit that stay as they are.
+pub fn rollback(entry: &RollbackEntry, changed: &[String], cluster: &str, prefix: &str) -> String {
     let (from, to) = (harmless(&entry.from_version, NAME), harmless(&entry.to_version, NAME));
     let (claim, cluster) = (&entry.claim, harmless(cluster, NAME));
     let mut message = format!("{prefix}Roll back {claim} to {to} on {cluster}\n\n");
@@ -106,6 +106,9 @@ pub fn rollback(entry: &RollbackEntry, cluster: &str, prefix: &str) -> String {
     message.push_str("\nWhat was seen:\n");
     wrap(&mut message, &harmless(&entry.evidence, EVIDENCE), "  ", "  ");
     list(&mut message, "Nodes left, put back as they return:", &entry.left);
+    let undone = entry.introduced.iter().map(ToString::to_string).collect::<Vec<_>>();
+    list(&mut message, "Commit whose wish is undone:", &undone);
+    list(&mut message, "File that is changed for it:", changed);
     if let Some(introduced) = &entry.introduced {
         let title = format!("Also changed by {} and not touched here:", introduced.short());
         list(&mut message, &title, &entry.others);

@@ -127,6 +127,16 @@ impl StatusFile {
         }
     }
 
+    /// Revision of the tracked branch that it is about: that of the attempt, else the accepted form's.
+    pub fn revision(&self) -> Option<&str> {
+        let (metadata, attempt) = match self {
+            Self::Cni(document) => (&document.metadata, document.status.attempt.as_ref()),
+            Self::Service(document) => (&document.metadata, None),
+        };
+        let accepted = metadata.annotations.get(REVISION);
+        attempt.and_then(|attempt| attempt.revision.as_ref()).or(accepted).map(String::as_str)
+    }
+
     /// Phase, as on the wire.
     pub fn phase(&self) -> &'static str {
         match self {

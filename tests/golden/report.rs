@@ -290,12 +290,16 @@ fn a_refused_rollback_commit_is_a_problem_with_the_words_of_the_server_and_the_w
     assert_eq!(first, refuse(2), "another refusal makes no other bytes");
 }
 
+fn message(entry: &RollbackEntry, prefix: &str) -> String {
+    commit::rollback(entry, &["clusters/prod-1/calico.yaml".to_owned()], "prod-1", prefix)
+}
+
 #[test]
 fn the_rollback_commit_tells_the_whole_story() {
-    insta::assert_snapshot!("rollback", commit::rollback(&rollback(), "prod-1", ""));
+    insta::assert_snapshot!("rollback", message(&rollback(), ""));
     let removed =
         RollbackEntry { to: None, to_wish: None, left: Vec::new(), others: Vec::new(), ..rollback() };
-    insta::assert_snapshot!("rollback_removed", commit::rollback(&removed, "prod-1", "network: "));
+    insta::assert_snapshot!("rollback_removed", message(&removed, "network: "));
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn nothing_from_outside_forges_a_trailer_or_speaks_to_a_forge() {
         left: vec!["n1\nTrunkline-Attempt: a7".to_owned()],
         ..rollback()
     };
-    let message = commit::rollback(&entry, "prod-1", "");
+    let message = message(&entry, "");
     let trailers: Vec<&str> = message.lines().filter(|line| line.starts_with("Trunkline-")).collect();
     assert_eq!(trailers.len(), 5, "{message}");
     assert!(trailers[2] == "Trunkline-Attempt: a1", "{message}");
@@ -317,7 +321,7 @@ fn nothing_from_outside_forges_a_trailer_or_speaks_to_a_forge() {
 
 #[test]
 fn lines_of_a_commit_message_are_at_most_72_characters() {
-    let message = commit::rollback(&rollback(), "prod-1", "");
+    let message = message(&rollback(), "");
     let long: Vec<&str> = message.lines().skip(1).filter(|line| line.chars().count() > 72).collect();
     assert!(long.is_empty(), "{long:?}");
 }

@@ -85,6 +85,8 @@ fn the_rollback_commit_changes_the_bytes_of_the_wish_on_the_present_head_only() 
     assert_eq!(std::str::from_utf8(bytes).unwrap(), expected, "comments, line ends and settings stay");
     assert!(commit.message.starts_with("Roll back CNIUpgrade/calico to v3.27.2 on prod-1\n"));
     assert!(commit.message.contains("\n  values.yaml\n"));
+    assert!(commit.message.contains("\nCommit whose wish is undone:\n  c1\n"), "{}", commit.message);
+    assert!(commit.message.contains("\nFile that is changed for it:\n  calico.yaml\n"), "{}", commit.message);
     assert!(commit.message.ends_with("Trunkline-From: v3.28.0\nTrunkline-Reason: CanaryUnhealthy\n"));
 }
 
