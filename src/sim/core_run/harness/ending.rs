@@ -71,7 +71,11 @@ impl Harness<'_> {
         if !self.declared || !upgraded || drifted {
             return Ok(());
         }
-        let target = format!(":{}", self.spec.target_version.trim());
+        // A wish that failed before and is declared again is passed over: what completed last stays.
+        let passed_over =
+            status.conditions.iter().any(|c| c.r#type == "Stalled" && c.reason == "Quarantined");
+        let completed = status.target_version.as_deref().filter(|_| passed_over);
+        let target = format!(":{}", completed.unwrap_or(&self.spec.target_version).trim());
         let listed = |node: &str| {
             let failed = status.nodes.failures.iter().any(|failure| failure.node.as_str() == node);
             failed || status.nodes.skips.iter().any(|skip| skip.node.as_str() == node)
