@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Where the compiler starts.
-const ROOTS: [&str; 3] = ["src/lib.rs", "src/main.rs", "tests/main.rs"];
+const ROOTS: [&str; 4] = ["src/lib.rs", "src/main.rs", "tests/main.rs", "tests/cluster/main.rs"];
 
 /// A file that is compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]

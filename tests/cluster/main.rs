@@ -1,0 +1,83 @@
+//! Everything that needs a real kube-apiserver.
+//!
+//! The programs of the control plane are found or built by `assets.rs`; without them every test here is shown as
+//! ignored, and a line says why; with `TRUNKLINE_CLUSTER=required` that is a failure.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    dead_code,
+    reason = "tests"
+)]
+
+mod assets;
+mod daemon;
+mod kubelets;
+mod plane;
+mod scene;
+mod stories;
+
+#[path = "../git/bare.rs"]
+#[allow(dead_code, reason = "shared with the other runner")]
+mod bare;
+#[path = "../flow/manifests.rs"]
+#[allow(dead_code, reason = "shared with the other runner")]
+mod manifests;
+#[path = "../git/server.rs"]
+#[allow(dead_code, reason = "shared with the other runner")]
+mod server;
+
+use std::{io::Write, path::PathBuf, process::ExitCode, sync::Arc};
+
+use libtest_mimic::{Arguments, Trial};
+
+/// A test: its name, and what it does with the folder of the programs.
+type Case = (&'static str, fn(PathBuf));
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each test has a control plane of its own; two cores bear one at a time.
+    arguments.test_threads.get_or_insert(1);
+    let programs = if arguments.list { Err(String::new()) } else { assets::find() };
+    if let Err(why) = &programs
+        && !arguments.list
+    {
+        say(&format!("left out: every test against a real API server, since {why}"));
+        if std::env::var_os("TRUNKLINE_CLUSTER").is_some_and(|value| value == "required") {
+            say("TRUNKLINE_CLUSTER=required: that is a failure");
+            return ExitCode::FAILURE;
+        }
+    }
+    let programs = Arc::new(programs);
+    let trial = |(name, run): Case| {
+        let given = Arc::clone(&programs);
+        let absent = programs.is_err() && !arguments.list;
+        Trial::test(name, move || {
+            if let Ok(programs) = &*given {
+                run(programs.clone());
+            }
+            Ok(())
+        })
+        .with_ignored_flag(absent)
+    };
+    libtest_mimic::run(&arguments, stories::CASES.iter().copied().map(trial).collect()).exit_code()
+}
+
+/// Tells people something, whatever the runner captures.
+fn say(text: &str) {
+    let _closed = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Runs a case to its end.
+fn running(case: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(case);
+}
