@@ -14,6 +14,7 @@ pub mod rollout;
 pub mod report;
 pub mod publish;
 pub mod perform;
+pub mod lease;
 pub mod engine;
 pub mod cli;
 pub mod sim;

@@ -37,6 +37,7 @@ use crate::{
     config::Config,
     dice::Dice,
     git::Remote,
+    lease::Role,
     mirror::ReadMemo,
     observe::Observer,
     perform::{self, GitPort, Permit},
@@ -111,6 +112,7 @@ pub struct Engine {
     halts: Halts,
     core: Core,
     told: BTreeMap<Key, Vec<String>>,
+    role: watch::Sender<Role>,
     requested: BTreeMap<Uid, String>,
     seen: mpsc::Receiver<Observation>,
     out: mpsc::Sender<Observation>,
@@ -146,6 +148,7 @@ impl Engine {
             halts: Halts::default(),
             core: Core::default(),
             told: BTreeMap::new(),
+            role: watch::Sender::new(Role::Leader { epoch: EPOCH }),
             requested: BTreeMap::new(),
             seen,
             out,
@@ -157,6 +160,11 @@ impl Engine {
             tasks: JoinSet::new(),
             config,
         }
+    }
+
+    /// What this replica is to the others, now and whenever it changes.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.role.subscribe()
     }
 
     /// Runs until `stop` ends; then waits for running effects, but not for long.
