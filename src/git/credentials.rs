@@ -117,14 +117,12 @@ impl Credentials {
         key: Option<&[u8]>,
     ) -> Result<CertificateCheckStatus, git2::Error> {
         let Some(known) = &self.known_hosts else {
-            return Err(refused(
-                "the credentials folder has no known_hosts, so the server cannot be checked",
-            ));
+            return Err(unknown_host());
         };
         if key.is_some_and(|key| known.knows(&server.host, server.port, key)) {
             Ok(CertificateCheckStatus::CertificateOk)
         } else {
-            Err(refused("the key of the ssh server is not in known_hosts"))
+            Err(unknown_host())
         }
     }
 
@@ -153,8 +151,10 @@ impl Credentials {
     /// Sorts an error of the network: 401, 403 and refused credentials or keys, or anything else.
     pub(super) fn network_error(&self, error: &git2::Error) -> GitError {
         let text = self.printable(error.message());
-        // libgit2 has no error code for an HTTP status.
-        let forbidden = ["status code: 401", "status code: 403"].iter().any(|status| text.contains(status));
+        // libgit2 has no error code for an HTTP status, and none for a private key that cannot be read.
+        let forbidden = ["status code: 401", "status code: 403", "failed to authenticate SSH session"]
+            .iter()
+            .any(|status| text.contains(status));
         if error.code() == ErrorCode::Certificate && error.class() == ErrorClass::Ssh {
             GitError::Unauthorised(UNKNOWN_HOST.to_owned())
         } else if error.code() == ErrorCode::Auth || forbidden {
@@ -177,6 +177,10 @@ impl Credentials {
 
 fn refused(text: &str) -> git2::Error {
     git2::Error::new(ErrorCode::Auth, ErrorClass::Callback, text)
+}
+
+fn unknown_host() -> git2::Error {
+    git2::Error::new(ErrorCode::Certificate, ErrorClass::Callback, UNKNOWN_HOST)
 }
 
 /// Replaces `user:password@` in a URL.

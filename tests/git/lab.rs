@@ -9,7 +9,7 @@ use trunkline::{
     world::git::{Change, NewCommit, Signature, Tracked},
 };
 
-use super::{bare::Bare, server::GitServer};
+use super::{bare::Bare, server::GitServer, ssh::SshServer};
 
 /// How the remote is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,15 +18,25 @@ pub(crate) enum Over {
     Path,
     /// By HTTP.
     Http,
+    /// By ssh.
+    Ssh,
 }
 
-/// Both ways, for tests that must hold for both.
-pub(crate) const BOTH: [Over; 2] = [Over::Path, Over::Http];
+/// Every way that this machine has, for tests that must hold for all of them.
+pub(crate) fn every_way() -> Vec<Over> {
+    let mut ways = vec![Over::Path, Over::Http];
+    if SshServer::is_available() {
+        ways.push(Over::Ssh);
+    }
+    ways
+}
 
 /// What a test works with.
 pub(crate) struct Lab {
     pub(crate) over: Over,
     pub(crate) server: GitServer,
+    /// In front of the same repository, where it is reached by ssh.
+    pub(crate) ssh: Option<SshServer>,
     pub(crate) bare: Bare,
     pub(crate) clones: TempDir,
 }
@@ -35,19 +45,22 @@ impl Lab {
     /// An empty repository and no clone.
     pub(crate) fn new(over: Over) -> Self {
         let server = GitServer::start();
-        Self { over, bare: server.repository(), server, clones: tempfile::tempdir().unwrap() }
+        let ssh = (over == Over::Ssh).then(SshServer::start);
+        Self { over, bare: server.repository(), server, ssh, clones: tempfile::tempdir().unwrap() }
     }
 
     /// Options for a clone of this name.
     pub(crate) fn options(&self, clone: &str) -> GitOptions {
-        let url = match self.over {
-            Over::Path => self.bare.path().to_str().unwrap().to_owned(),
-            Over::Http => self.server.url(),
+        let url = match &self.ssh {
+            Some(ssh) => ssh.url(self.bare.path()),
+            None if self.over == Over::Http => self.server.url(),
+            None => self.bare.path().to_str().unwrap().to_owned(),
         };
+        let credentials = self.ssh.as_ref().map_or_else(|| self.server.credentials(), SshServer::credentials);
         GitOptions {
             url,
             clone_dir: self.clones.path().join(clone),
-            credentials: Some(self.server.credentials()),
+            credentials: Some(credentials),
             allow_local: true,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(20),

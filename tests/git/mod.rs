@@ -1,8 +1,9 @@
-//! The Git shell against real repositories, over the local path and over HTTP.
+//! The Git shell against real repositories, over the local path, HTTP and ssh.
 
 pub(crate) mod bare;
 pub(crate) mod lab;
 mod push;
 mod read;
 pub(crate) mod server;
+pub(crate) mod ssh;
 mod trouble;

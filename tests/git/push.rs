@@ -8,7 +8,7 @@ use trunkline::{
 
 use super::{
     bare::Entry,
-    lab::{BOTH, Lab, Over, read, writes},
+    lab::{Lab, Over, every_way, read, writes},
     server::Behaviour,
 };
 
@@ -24,7 +24,7 @@ fn done(pushed: &Pushed) -> &str {
 #[test]
 fn a_commit_lands_on_its_parent_and_its_id_is_a_function_of_its_content() {
     let mut landed = Vec::new();
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("net/a.yaml", "a: 0"), ("net/b.yaml", "b: 0")]);
         let mut remote = lab.open("a");
@@ -45,7 +45,7 @@ fn a_commit_lands_on_its_parent_and_its_id_is_a_function_of_its_content() {
 
 #[test]
 fn the_same_commit_pushed_again_is_done_also_after_others() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let new = writes("main", Some(&c0), &[("a.yaml", "a: 1")]);
@@ -60,7 +60,7 @@ fn the_same_commit_pushed_again_is_done_also_after_others() {
 
 #[test]
 fn an_orphan_is_made_only_where_the_branch_is_absent() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let orphan = lab.open("a").push(&writes(STATUS, None, &[("CNIUpgrade/calico.yaml", "x")])).unwrap();
         assert_eq!(lab.bare.log(STATUS), [done(&orphan)]);
@@ -71,7 +71,7 @@ fn an_orphan_is_made_only_where_the_branch_is_absent() {
 
 #[test]
 fn a_moved_branch_keeps_both_commits_once_rebuilt() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let mut remote = lab.open("a");
@@ -101,7 +101,7 @@ fn a_branch_that_moves_while_the_push_is_under_way_is_not_overwritten() {
 
 #[test]
 fn two_writers_on_one_branch_lose_no_commit() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         std::thread::scope(|scope| {
@@ -159,7 +159,7 @@ fn a_lost_reply_is_settled_by_reading_the_ref_again() {
 
 #[test]
 fn modes_stay_and_emptied_folders_vanish() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit_entries(
             "main",

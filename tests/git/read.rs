@@ -4,7 +4,7 @@ use trunkline::{git::Remote, world::git::Descent};
 
 use super::{
     bare::Entry,
-    lab::{BOTH, Lab, Over, ids, read},
+    lab::{Lab, Over, every_way, ids, read},
 };
 
 fn paths(files: &trunkline::world::git::Files) -> Vec<&str> {
@@ -13,7 +13,7 @@ fn paths(files: &trunkline::world::git::Files) -> Vec<&str> {
 
 #[test]
 fn an_empty_repository_and_an_absent_branch_have_no_head() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let mut remote = lab.open("a");
         let empty = read(&mut remote, &[""], None).unwrap();
@@ -27,7 +27,7 @@ fn an_empty_repository_and_an_absent_branch_have_no_head() {
 
 #[test]
 fn steps_carry_the_files_as_they_stood_oldest_first() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit(
             "main",
@@ -81,7 +81,7 @@ fn a_path_is_a_folder_a_file_or_missing() {
 
 #[test]
 fn a_merge_is_one_step_and_the_path_follows_first_parents() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let c1 = lab.bare.commit("main", &[("b.yaml", "b: 1")]);
@@ -100,7 +100,7 @@ fn a_merge_is_one_step_and_the_path_follows_first_parents() {
 
 #[test]
 fn where_only_the_second_parent_reaches_the_accepted_revision_the_path_goes_there() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let old_main = lab.bare.commit("main", &[("b.yaml", "b: 1")]);
@@ -115,7 +115,7 @@ fn where_only_the_second_parent_reaches_the_accepted_revision_the_path_goes_ther
 
 #[test]
 fn a_rewritten_history_is_said_to_be_one_until_the_old_head_is_back() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let c1 = lab.bare.commit("main", &[("a.yaml", "a: 1")]);
@@ -154,7 +154,7 @@ fn of_many_steps_the_newest_are_kept() {
 
 #[test]
 fn links_submodules_large_and_deep_files_are_skipped_with_the_reason() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let folder = |levels: usize| "d/".repeat(levels - 1);
         let (deep, fits) = (format!("{}x.yaml", folder(70)), format!("{}y.yaml", folder(64)));
@@ -201,7 +201,7 @@ fn files_beyond_the_limit_are_skipped_by_name() {
 
 #[test]
 fn the_status_branch_has_all_its_files() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let tip = lab.bare.commit("trunkline/status/prod-1", &[("README.md", "hello"), ("a/b.yaml", "b: 1")]);
         let mut remote = lab.open("a");

@@ -3,8 +3,9 @@ use std::fs;
 use trunkline::git::{Git2Remote, GitError, Pushed, Remote};
 
 use super::{
-    lab::{BOTH, Lab, Over, ids, read, writes},
+    lab::{Lab, Over, every_way, ids, read, writes},
     server::{Behaviour, TOKEN},
+    ssh::SshServer,
 };
 
 #[test]
@@ -101,7 +102,7 @@ fn a_local_repository_that_is_away_is_unreachable() {
 
 #[test]
 fn a_damaged_clone_is_made_anew() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let c1 = lab.bare.commit("main", &[("a.yaml", "a: 1")]);
@@ -140,7 +141,7 @@ fn a_damaged_clone_is_made_anew() {
 
 #[test]
 fn locks_of_a_killed_process_do_not_block() {
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let dir = lab.clones.path().join("a");
@@ -174,7 +175,7 @@ fn a_clone_of_very_many_fetches_is_made_anew() {
 #[test]
 fn a_branch_whose_name_is_not_utf8_disturbs_nobody() {
     use std::os::unix::ffi::OsStrExt;
-    for over in BOTH {
+    for over in every_way() {
         let lab = Lab::new(over);
         let c0 = lab.bare.commit("main", &[("a.yaml", "a: 0")]);
         let odd = std::ffi::OsStr::from_bytes(b"refs/heads/\xff");
@@ -205,4 +206,59 @@ fn neither_hooks_nor_settings_of_the_machine_come_into_a_clone() {
     let active: Vec<_> = hooks.map(|e| e.unwrap().path()).filter(|p| p.extension().is_none()).collect();
     assert_eq!(active, Vec::<std::path::PathBuf>::new());
     assert!(!lab.clones.path().join("a/index").exists());
+}
+
+/// A fresh clone over ssh after something was done to the credentials; `None` = there is no ssh here.
+fn over_ssh(spoil: impl FnOnce(&std::path::Path)) -> Option<(Lab, Result<Option<String>, GitError>)> {
+    if !SshServer::is_available() {
+        return None;
+    }
+    let lab = Lab::new(Over::Ssh);
+    lab.bare.commit("main", &[("a.yaml", "a: 0")]);
+    spoil(&lab.ssh.as_ref().unwrap().credentials());
+    let looked =
+        read(&mut lab.open("a"), &[""], None).map(|tracked| tracked.head.map(|head| head.to_string()));
+    Some((lab, looked))
+}
+
+#[test]
+fn an_ssh_server_whose_key_is_not_known_is_not_talked_to() {
+    for known in ["", "[127.0.0.1]:22 ssh-ed25519 AAAA\n"] {
+        let Some((_lab, looked)) = over_ssh(|folder| fs::write(folder.join("known_hosts"), known).unwrap())
+        else {
+            return;
+        };
+        let Err(GitError::Unauthorised(text)) = looked else { panic!("{looked:?}") };
+        assert!(text.contains("known_hosts"), "{text}");
+    }
+    let Some((_lab, looked)) = over_ssh(|folder| fs::remove_file(folder.join("known_hosts")).unwrap()) else {
+        return;
+    };
+    assert!(
+        matches!(&looked, Err(GitError::Unauthorised(text)) if text.contains("known_hosts")),
+        "{looked:?}"
+    );
+}
+
+#[test]
+fn an_ssh_key_that_the_server_does_not_take_is_said_to_be_refused_and_never_shown() {
+    let other = |folder: &std::path::Path| {
+        let key = folder.join("ssh-privatekey");
+        fs::remove_file(&key).unwrap();
+        let made = std::process::Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key)
+            .status();
+        assert!(made.unwrap().success());
+    };
+    let Some((lab, looked)) = over_ssh(other) else { return };
+    let Err(GitError::Unauthorised(text)) = looked else { panic!("{looked:?}") };
+    assert!(text.contains("did not accept"), "{text}");
+    let key = fs::read_to_string(lab.ssh.as_ref().unwrap().credentials().join("ssh-privatekey")).unwrap();
+    assert!(!text.contains(key.lines().nth(1).unwrap()));
+    let Some((_lab, looked)) = over_ssh(|folder| fs::write(folder.join("ssh-privatekey"), "no key").unwrap())
+    else {
+        return;
+    };
+    assert!(matches!(looked, Err(GitError::Unauthorised(_))), "{looked:?}");
 }
