@@ -5,11 +5,11 @@
 
 use std::{
     fs,
-    net::{TcpListener, TcpStream},
+    io::{BufRead, BufReader},
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -62,20 +62,19 @@ impl SshServer {
             at("authorized_keys").display(),
         );
         fs::write(at("sshd_config"), config).unwrap();
-        let log = fs::File::create(at("sshd.log")).unwrap();
-        let child = Command::new(SSHD)
+        let mut child = Command::new(SSHD)
             .args(["-D", "-e", "-f"])
             .arg(at("sshd_config"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        wait(&mut child);
         let who = Command::new("id").arg("-un").output().unwrap();
         let user = String::from_utf8(who.stdout).unwrap().trim().to_owned();
         let server = Self { dir, port, user, child };
         server.write_credentials();
-        server.wait();
         server
     }
 
@@ -97,15 +96,17 @@ impl SshServer {
         let key = fs::read_to_string(self.dir.path().join("hostkey.pub")).unwrap();
         fs::write(folder.join("known_hosts"), format!("[127.0.0.1]:{} {key}", self.port)).unwrap();
     }
+}
 
-    fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let log = || fs::read_to_string(self.dir.path().join("sshd.log")).unwrap();
-            assert!(Instant::now() < deadline, "sshd does not answer: {}", log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+/// Waits until the server listens; what it says afterwards is read away, so that it never waits for a reader.
+fn wait(child: &mut Child) {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = Vec::new();
+    let listens = |line: &String| line.starts_with("Server listening");
+    while !said.last().is_some_and(listens) {
+        said.push(lines.next().unwrap_or_else(|| panic!("sshd ended: {said:?}")).unwrap());
     }
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
 }
 
 impl Drop for SshServer {
