@@ -15,6 +15,7 @@ pub mod report;
 pub mod publish;
 pub mod perform;
 pub mod lease;
+pub mod access;
 pub mod engine;
 pub mod cli;
 pub mod sim;

@@ -27,6 +27,7 @@ mod cli {
 }
 mod golden {
     mod crds;
+    mod deploy;
     mod report;
     mod report_waiting;
 }

@@ -5,6 +5,7 @@ mod crd;
 mod demo;
 mod explain;
 mod kubeconfig;
+mod manifests;
 mod object;
 mod plan;
 mod print;
@@ -60,6 +61,8 @@ enum Command {
     Explain(explain::Args),
     /// Print the CustomResourceDefinitions.
     Crd,
+    /// Print what the daemon's account needs: service account, RBAC, admission policies.
+    Manifests(manifests::Args),
 }
 
 /// Form of a report.
@@ -76,7 +79,7 @@ impl Command {
     /// Form of its report, and so of its errors.
     const fn form(&self) -> Form {
         match self {
-            Self::Run(_) | Self::Crd => Form::Text,
+            Self::Run(_) | Self::Crd | Self::Manifests(_) => Form::Text,
             Self::Demo(args) => args.form(),
             Self::Validate(args) => args.form(),
             Self::Plan(args) => args.output,
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Crd => crd::run(),
+        Command::Manifests(args) => manifests::run(&args),
     };
     result.unwrap_or_else(|error| {
         print::aside(form, "error", format_args!("{error:#}"));

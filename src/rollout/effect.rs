@@ -71,6 +71,27 @@ pub enum StepName {
     PushRollback,
 }
 
+impl StepName {
+    /// All effects.
+    pub const ALL: [Self; 15] = [
+        Self::WriteLedger,
+        Self::CreateClaim,
+        Self::ReplaceClaim,
+        Self::DeleteClaim,
+        Self::ReleaseClaim,
+        Self::WriteStatus,
+        Self::RecordAttempt,
+        Self::ForgetAttempt,
+        Self::DryRunTemplate,
+        Self::PatchTemplate,
+        Self::RestoreTemplate,
+        Self::RestoreStrategy,
+        Self::DeletePod,
+        Self::PushStatus,
+        Self::PushRollback,
+    ];
+}
+
 /// One image field of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageChange {

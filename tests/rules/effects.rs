@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trunkline::rollout::effect::StepName;
+
 use super::{
     Tree,
     lexer::{Token, tokens, without_tests},
@@ -42,6 +44,14 @@ fn uses(text: &str, module: &str) -> bool {
         [first, second, ..] => first == "super" && second == module,
         _ => false,
     })
+}
+
+#[test]
+fn the_list_of_all_effects_names_each_variant() {
+    let all: BTreeSet<String> = StepName::ALL.iter().map(|step| format!("{step:?}")).collect();
+    let declared: BTreeSet<String> =
+        variants(&tokens(&repository()[VARIANTS]), "StepName").into_iter().collect();
+    assert_eq!(all, declared);
 }
 
 /// Names of the variants of an enum without data.

@@ -10,7 +10,8 @@ use super::{
 };
 
 /// Modules that only compute.
-const PURE: [&[&str]; 14] = [
+const PURE: [&[&str]; 15] = [
+    &["access"],
     &["api"],
     &["config"],
     &["diff"],

@@ -1,0 +1,184 @@
+//! What is deployed is what the binary prints, and every overlay of it is hardened.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+/// Overlays and the base they stand on.
+const RENDERED: [&str; 4] = ["base", "overlays/flannel", "overlays/high-availability", "overlays/node-files"];
+
+fn deploy(path: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "deploy", path].iter().collect()
+}
+
+/// Documents that the binary prints.
+fn printed(args: &[&str]) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_trunkline")).arg("manifests").args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split("---\n").skip(1).map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn is_published(path: &str, documents: &[String]) {
+    let text: String = documents.iter().map(|document| format!("---\n{document}")).collect();
+    let path = deploy(path);
+    if fs::read_to_string(&path).unwrap_or_default() == text {
+        return;
+    }
+    assert!(
+        std::env::var_os("UPDATE_GENERATED").is_some(),
+        "{} is out of date; run the tests with UPDATE_GENERATED=1",
+        path.display()
+    );
+    fs::write(&path, text).unwrap();
+}
+
+#[test]
+fn the_published_rights_and_policies_are_what_the_binary_prints() {
+    is_published("policy/trunkline.yaml", &printed(&["policy"]));
+    // Objects of a namespace that few clusters have stand apart: without it they could not be applied.
+    let of = |document: &String, namespace| document.contains(&format!("\n  namespace: {namespace}\n"));
+    let rbac = printed(&["rbac"]);
+    let (flannel, rest): (Vec<_>, Vec<_>) =
+        rbac.into_iter().partition(|document| of(document, "kube-flannel"));
+    is_published("rbac/kube-flannel/trunkline.yaml", &flannel);
+    // Only the operator, which is refused, makes this namespace.
+    let everywhere: Vec<_> = rest.into_iter().filter(|document| !of(document, "calico-system")).collect();
+    is_published("rbac/trunkline.yaml", &everywhere);
+}
+
+#[test]
+fn one_daemon_set_can_be_named_and_an_unknown_profile_is_wrong_usage() {
+    let one = printed(&["rbac", "--daemon-set", "net/agent-x", "--namespace", "ops"]).concat();
+    assert!(
+        one.contains("- agent-x\n") && one.contains("namespace: net\n") && one.contains("namespace: ops\n")
+    );
+    assert!(!one.contains("calico") && !one.contains("flannel"), "{one}");
+    let wrong = Command::new(env!("CARGO_BIN_EXE_trunkline"))
+        .args(["manifests", "--provider", "calicoo"])
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    assert_eq!(said, "error: there is no profile calicoo; did you mean calico?\n");
+}
+
+/// What `kubectl kustomize` makes of a folder; `None` where there is no kubectl.
+fn rendered(folder: &str) -> Option<Vec<Value>> {
+    let output = match Command::new("kubectl").arg("kustomize").arg(deploy(folder)).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("left out: there is no kubectl to render deploy/{folder} with");
+            return None;
+        }
+        output => output.unwrap(),
+    };
+    assert!(output.status.success(), "{folder}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let documents = text.split("\n---\n").map(|document| serde_yaml::from_str(document).unwrap());
+    Some(documents.collect())
+}
+
+fn find<'o>(objects: &'o [Value], kind: &str, name: &str) -> &'o Value {
+    let found = objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+#[test]
+fn every_overlay_renders_one_hardened_deployment() {
+    for folder in RENDERED {
+        let Some(objects) = rendered(folder) else { return };
+        let deployment = find(&objects, "Deployment", "trunkline");
+        let pod = &deployment["spec"]["template"]["spec"];
+        let [container] = pod["containers"].as_array().unwrap().as_slice() else { panic!("{folder}: {pod}") };
+        for (at, field, expected) in [
+            (pod, "/securityContext/runAsNonRoot", Value::from(true)),
+            (pod, "/securityContext/runAsUser", Value::from(65532)),
+            (pod, "/securityContext/seccompProfile/type", Value::from("RuntimeDefault")),
+            (pod, "/serviceAccountName", Value::from("trunkline")),
+            (pod, "/automountServiceAccountToken", Value::from(true)),
+            (pod, "/priorityClassName", Value::from("system-cluster-critical")),
+            (pod, "/hostNetwork", Value::from(true)),
+            (pod, "/dnsPolicy", Value::from("Default")),
+            (container, "/securityContext/allowPrivilegeEscalation", Value::from(false)),
+            (container, "/securityContext/readOnlyRootFilesystem", Value::from(true)),
+            (container, "/securityContext/capabilities/drop/0", Value::from("ALL")),
+        ] {
+            assert_eq!(at.pointer(field), Some(&expected), "{folder}: {field}");
+        }
+        for absent in ["/securityContext/capabilities/add", "/securityContext/privileged"] {
+            assert_eq!(container.pointer(absent), None, "{folder}: {absent}");
+        }
+        assert_eq!((&pod["hostPID"], &pod["hostIPC"]), (&Value::Null, &Value::Null), "{folder}");
+        let tag = container["image"].as_str().unwrap().rsplit_once(':').unwrap().1;
+        assert_eq!(tag, env!("CARGO_PKG_VERSION"), "{folder}: the image is that of this version");
+        let account = find(&objects, "ServiceAccount", "trunkline");
+        assert_eq!(account["automountServiceAccountToken"], false, "{folder}");
+    }
+}
+
+#[test]
+fn only_the_overlay_for_node_files_reads_the_node() {
+    for folder in RENDERED {
+        let Some(objects) = rendered(folder) else { return };
+        let pod = &find(&objects, "Deployment", "trunkline")["spec"]["template"]["spec"];
+        let volumes = pod["volumes"].as_array().unwrap();
+        let paths: Vec<&str> =
+            volumes.iter().filter_map(|volume| volume["hostPath"]["path"].as_str()).collect();
+        let expected: &[&str] =
+            if folder == "overlays/node-files" { &["/opt/cni/bin", "/etc/cni/net.d"] } else { &[] };
+        assert_eq!(paths, expected, "{folder}");
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        for mount in mounts.iter().filter(|mount| mount["mountPath"] != "/var/lib/trunkline") {
+            assert_eq!(mount["readOnly"], true, "{folder}: {mount}");
+        }
+    }
+}
+
+#[test]
+fn every_overlay_is_of_one_name_in_one_namespace_and_grants_no_wildcard() {
+    for folder in RENDERED {
+        let Some(objects) = rendered(folder) else { return };
+        for object in &objects {
+            let (kind, metadata) = (&object["kind"], &object["metadata"]);
+            let name = metadata["name"].as_str().unwrap();
+            if kind == "CustomResourceDefinition" {
+                continue;
+            }
+            assert!(name == "trunkline" || name.starts_with("trunkline-"), "{folder}: {kind} {name}");
+            let namespace = metadata["namespace"].as_str();
+            let agents = folder == "overlays/flannel" && namespace == Some("kube-flannel");
+            let events = name == "trunkline-events" && namespace == Some("default");
+            assert!(
+                matches!(namespace, None | Some("kube-system")) || agents || events,
+                "{folder}: {kind} {name} in {namespace:?}"
+            );
+            assert!(!object["rules"].to_string().contains('*'), "{folder}: {kind} {name}");
+        }
+    }
+}
+
+#[test]
+fn the_configuration_to_start_from_is_one_that_the_daemon_takes() {
+    let text = fs::read_to_string(deploy("base/config.yaml")).unwrap();
+    let config = trunkline::config::Config::parse(&text, "kube-system", "uid").unwrap();
+    let Some(objects) = rendered("base") else { return };
+    let pod = &find(&objects, "Deployment", "trunkline")["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    for repository in &config.repositories {
+        assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == repository.credentials.as_deref()));
+    }
+}
+
+#[test]
+fn three_replicas_stand_on_three_nodes() {
+    let Some(objects) = rendered("overlays/high-availability") else { return };
+    let spec = &find(&objects, "Deployment", "trunkline")["spec"];
+    assert_eq!(spec["replicas"], 3);
+    let spread = spec["template"]["spec"]["topologySpreadConstraints"].as_array().unwrap();
+    let kinds: BTreeMap<&str, &str> = spread
+        .iter()
+        .map(|one| (one["topologyKey"].as_str().unwrap(), one["whenUnsatisfiable"].as_str().unwrap()))
+        .collect();
+    assert_eq!(kinds["kubernetes.io/hostname"], "DoNotSchedule");
+}
