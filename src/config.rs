@@ -6,7 +6,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ pub struct Config {
     pub revert_window: Duration,
     /// UID of the `kube-system` namespace of this cluster (`cluster.yaml` on the status branch).
     pub cluster_uid: String,
+    /// Where health, readiness and metrics are served.
+    pub metrics: ServeAt,
 }
 
 /// One repository.
@@ -69,6 +71,33 @@ pub enum FirstContact {
     Act,
 }
 
+/// Where something is served over the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServeAt {
+    /// Nowhere.
+    Nowhere,
+    /// `host:port`, or `:port` for every address of the machine.
+    At(String),
+}
+
+/// A text that is no [`ServeAt`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be `host:port`, `:port` for every address of the machine, or `0` for none")]
+pub struct NotAnAddress;
+
+impl FromStr for ServeAt {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+        if text == "0" {
+            return Ok(Self::Nowhere);
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(NotAnAddress)?;
+        let sound = !host.contains(char::is_whitespace) && port.parse::<u16>().is_ok();
+        if sound { Ok(Self::At(text.to_owned())) } else { Err(NotAnAddress) }
+    }
+}
+
 impl Config {
     /// What holds where no file says otherwise, without a repository: for commands that do not know the file.
     pub const fn assumed() -> Self {
@@ -78,6 +107,7 @@ impl Config {
             repositories: Vec::new(),
             revert_window: file::REVERT_WINDOW.unsigned_abs(),
             cluster_uid: String::new(),
+            metrics: ServeAt::Nowhere,
         }
     }
 }

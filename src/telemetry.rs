@@ -15,6 +15,13 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// What fits where logs go: text on a terminal, otherwise JSON.
+    pub fn fitting() -> Self {
+        if std::io::stderr().is_terminal() { Self::Text } else { Self::Json }
+    }
+}
+
 /// Starts logging at a level that the variable `RUST_LOG` overrides. A second call changes nothing.
 pub fn init(format: LogFormat, level: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

@@ -40,9 +40,9 @@ struct Usage(String);
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// How log lines on standard error look.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    log_format: LogFormat,
+    /// How log lines on standard error look; by default as text, but JSON from a daemon without a terminal.
+    #[arg(long, global = true, value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,8 +96,11 @@ pub fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| misused(&error));
     let form = cli.command.form();
     // The daemon logs what it does; the other commands print it, failed requests too.
-    let level = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn,kube_client=off" };
-    telemetry::init(cli.log_format, level);
+    let (level, fitting) = match cli.command {
+        Command::Run(_) => ("info", LogFormat::fitting()),
+        _ => ("warn,kube_client=off", LogFormat::Text),
+    };
+    telemetry::init(cli.log_format.unwrap_or(fitting), level);
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -5,16 +5,21 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duratio
 use anyhow::Context as _;
 use kube::core::Request;
 use serde::Deserialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
 
 use super::cluster::ClusterArgs;
 use crate::{
     clock::Clock,
-    config::Config,
+    config::{Config, ServeAt},
     dice::Dice,
-    engine::{Engine, Ports, Threads},
+    engine::{Engine, Ports, Threads, Vitals},
     git::{Git2Remote, GitOptions, Remote},
+    metrics::Metrics,
     profile,
+    serve::{self, Served},
 };
 
 /// Longest wait for a connection to a Git server.
@@ -32,6 +37,10 @@ pub(super) struct Args {
     allow_local: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// Where health, readiness and metrics are served: `host:port`, `:port`, or `0` for nowhere; otherwise as
+    /// `server.metrics` of the configuration says, which is `:8080` by default.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_bind_address: Option<ServeAt>,
     /// Namespace of the ledgers and attempt records.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system", value_parser = super::namespace)]
     namespace: String,
@@ -57,11 +66,16 @@ async fn follow(args: &Args) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(&args.config)
         .with_context(|| format!("{} cannot be read", args.config.display()))?;
     // The file is checked before the cluster is asked for anything.
-    Config::parse(&text, &args.namespace, "").with_context(|| args.config.display().to_string())?;
+    let checked =
+        Config::parse(&text, &args.namespace, "").with_context(|| args.config.display().to_string())?;
+    let (clock, metrics, vitals) = (Clock::real(), Metrics::default(), Vitals::default());
+    let served = Served { metrics: metrics.clone(), vitals: vitals.clone(), clock };
+    let _server =
+        start_server(args.metrics_bind_address.as_ref().unwrap_or(&checked.metrics), served).await?;
     let kube = args.cluster.client().await?;
     let cluster_uid = cluster_uid(&kube).await.context("the cluster gives no answer")?;
     let config = Config::parse(&text, &args.namespace, &cluster_uid)?;
-    let clock = Clock::real();
+    metrics.config_read(true, clock.now());
     let ports = Ports {
         kube,
         remotes: remotes(&config, args)?,
@@ -76,8 +90,9 @@ async fn follow(args: &Args) -> anyhow::Result<()> {
         repositories = config.repositories.len(),
         "starts with epoch 1; leader election is not built yet, so run one replica only"
     );
-    let stop = stopped()?;
-    Engine::new(config, profile::built_in(), ports).run(stop).await.context("the engine could not start")?;
+    let stop = stopped(vitals.clone())?;
+    let engine = Engine::new(config, profile::built_in(), ports).shown(metrics, vitals);
+    engine.run(stop).await.context("the engine could not start")?;
     tracing::info!("stopped");
     Ok(())
 }
@@ -129,8 +144,23 @@ fn seed(clock: Clock) -> u64 {
     clock.now().as_millisecond().unsigned_abs() ^ (u64::from(std::process::id()) << 32)
 }
 
+/// Serves health and metrics as long as the result lives.
+async fn start_server(at: &ServeAt, served: Served) -> anyhow::Result<JoinSet<()>> {
+    let mut server = JoinSet::new();
+    let ServeAt::At(address) = at else { return Ok(server) };
+    let listener = serve::listen(address).await.with_context(|| {
+        format!("nothing can be served at {address}; choose another address with --metrics-bind-address")
+    })?;
+    server.spawn(async move {
+        if let Err(error) = serve::serve(listener, served).await {
+            tracing::error!(%error, "health and metrics are not served any more");
+        }
+    });
+    Ok(server)
+}
+
 /// Ends at SIGTERM or SIGINT.
-fn stopped() -> anyhow::Result<impl Future<Output = ()>> {
+fn stopped(vitals: Vitals) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
     Ok(async move {
@@ -139,6 +169,7 @@ fn stopped() -> anyhow::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+        vitals.stop();
         tracing::info!("stopping: nothing new starts, running writes may finish");
     })
 }

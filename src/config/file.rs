@@ -8,7 +8,7 @@ use std::{
 use jiff::SignedDuration;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Config, FirstContact, Repository};
+use super::{Config, FirstContact, NotAnAddress, Repository, ServeAt};
 use crate::{
     api::names::RepoName,
     manifest::{
@@ -20,6 +20,8 @@ use crate::{
 
 /// For how long a return to last good needs no canary where the file says nothing.
 pub(super) const REVERT_WINDOW: SignedDuration = SignedDuration::from_hours(72);
+/// Where metrics are served where the file says nothing.
+const METRICS: &str = ":8080";
 /// Looks at a remote are at least this far apart.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
@@ -79,13 +81,26 @@ struct File {
     #[serde(default)]
     policies: Option<IgnoredAny>,
     #[serde(default)]
-    server: Option<IgnoredAny>,
+    server: Server,
     #[serde(default)]
     leader_election: Option<IgnoredAny>,
     #[serde(default)]
     take_over: Option<IgnoredAny>,
     #[serde(default)]
     drift: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Server {
+    metrics: String,
+    webhook: Option<IgnoredAny>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { metrics: METRICS.to_owned(), webhook: None }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -209,6 +224,8 @@ impl Config {
             repositories: file.repositories.into_iter().map(Repository::from).collect(),
             revert_window: file.revert_window.unsigned_abs(),
             cluster_uid: cluster_uid.to_owned(),
+            // Checked above.
+            metrics: file.server.metrics.parse().unwrap_or(ServeAt::Nowhere),
         })
     }
 }
@@ -237,7 +254,7 @@ impl From<Entry> for Repository {
 fn not_supported(file: &File) -> Vec<String> {
     let top = [
         ("policies", file.policies),
-        ("server", file.server),
+        ("server.webhook", file.server.webhook),
         ("leaderElection", file.leader_election),
         ("takeOver", file.take_over),
         ("drift", file.drift),
@@ -271,7 +288,8 @@ fn faults(file: &File) -> Vec<String> {
             faults.push(fault);
         }
     };
-    let File { cluster, repositories, revert_window, .. } = file;
+    let File { cluster, repositories, revert_window, server, .. } = file;
+    check(server.metrics.parse::<ServeAt>().is_ok(), format!("server.metrics: {NotAnAddress}"));
     check(
         is_ref_part(cluster),
         format!(

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Config, ConfigError, FirstContact, Repository};
+use super::{Config, ConfigError, FirstContact, Repository, ServeAt};
 
 const FULL: &str = "\
 cluster: prod-1
@@ -18,6 +18,7 @@ repositories:
       commit: { name: bot, email: bot@example.com, subjectPrefix: \"ops: \" }
     firstContact: act
 revertWindow: 24h
+server: { metrics: \"127.0.0.1:9090\" }
 ";
 
 const SHORT: &str = "\
@@ -42,6 +43,7 @@ fn every_key_is_read() {
     assert_eq!((config.cluster.as_str(), config.namespace.as_str()), ("prod-1", "kube-system"));
     assert_eq!(config.cluster_uid, "u-1");
     assert_eq!(config.revert_window, Duration::from_secs(24 * 3600));
+    assert_eq!(config.metrics, ServeAt::At("127.0.0.1:9090".to_owned()));
     let [repository] = config.repositories.as_slice() else { panic!("{config:?}") };
     let Repository { name, url, branch, paths, poll, credentials, .. } = repository;
     assert_eq!((name.as_str(), branch.as_str()), ("platform", "release"));
@@ -62,6 +64,8 @@ fn every_key_is_read() {
 fn what_is_left_out_is_careful_and_writes_back() {
     let config = read(SHORT).unwrap();
     assert_eq!(config.revert_window, Duration::from_secs(72 * 3600));
+    assert_eq!(config.metrics, ServeAt::At(":8080".to_owned()));
+    assert_eq!(read(&format!("{SHORT}server: {{ metrics: \"0\" }}\n")).unwrap().metrics, ServeAt::Nowhere);
     let [repository] = config.repositories.as_slice() else { panic!("{config:?}") };
     assert_eq!((repository.branch.as_str(), repository.poll), ("main", Duration::from_secs(30)));
     assert_eq!((repository.paths.as_slice(), &repository.credentials), ([String::new()].as_slice(), &None));
@@ -108,9 +112,12 @@ fn keys_without_a_rule_are_refused_by_name_and_never_ignored() {
         let keys = vec![format!("{key} (repository platform)")];
         assert_eq!(with(line), ConfigError::NotSupported { keys });
     }
-    let top = "policies: /p\nserver: {}\nleaderElection: { enabled: true }\ntakeOver: u-2\ndrift: repair\n";
+    let top = "policies: /p\nserver: { webhook: \":9292\" }\nleaderElection: { enabled: true }\ntakeOver: u-2\ndrift: repair\n";
     let error = read(&format!("{SHORT}{top}")).unwrap_err().to_string();
-    assert_eq!(error, "not supported yet: policies, server, leaderElection, takeOver, drift; leave them out");
+    assert_eq!(
+        error,
+        "not supported yet: policies, server.webhook, leaderElection, takeOver, drift; leave them out"
+    );
 }
 
 #[test]
@@ -131,6 +138,10 @@ fn values_that_cannot_work_are_all_named_at_once() {
     ] {
         let error = with(line).to_string();
         assert!(error.contains(word), "{line}: {error}");
+    }
+    for address in ["", "8080", ":http", "a b:1", ":70000"] {
+        let error = read(&format!("{SHORT}server: {{ metrics: \"{address}\" }}\n")).unwrap_err().to_string();
+        assert!(error.contains("server.metrics: must be `host:port`"), "{address}: {error}");
     }
     assert!(read("cluster: a\nrepositories: []\n").unwrap_err().to_string().contains("at least one"));
     assert!(read(&format!("{SHORT}revertWindow: -1h\n")).unwrap_err().to_string().contains("negative"));

@@ -17,10 +17,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{
     api::names::Oid,
-    clock::{Clock, later},
+    clock::{Clock, Stopwatch, later},
     config::{Config, Repository},
     dice::Dice,
     git::{GitError, Pushed, Remote, TrackedQuery},
+    metrics::{Metrics, PushedTo},
     perform::{Push, PushKind},
     rollout::effect::{EffectOutcome, Rejection, RejectionKind},
     world::{
@@ -115,6 +116,7 @@ pub(super) struct Worker {
     clock: Clock,
     dice: Dice,
     out: mpsc::Sender<Observation>,
+    metrics: Metrics,
 }
 
 impl Worker {
@@ -124,12 +126,12 @@ impl Worker {
         remote: Box<dyn Remote>,
         threads: Threads,
         (clock, dice): (Clock, Dice),
-        out: mpsc::Sender<Observation>,
+        (out, metrics): (mpsc::Sender<Observation>, Metrics),
     ) -> std::io::Result<Self> {
         let hands = Hands::new(remote, repository.name.as_str(), threads)?;
         let status_branch = repository.status_branch.then(|| Repository::status_branch_name(&config.cluster));
         let seen = GitSeen::unread(repository.name.clone());
-        Ok(Self { repository, status_branch, hands, seen, failures: 0, clock, dice, out })
+        Ok(Self { repository, status_branch, hands, seen, failures: 0, clock, dice, out, metrics })
     }
 
     /// Works until nobody listens.
@@ -180,13 +182,16 @@ impl Worker {
             paths: self.repository.paths.clone(),
             since: since.clone(),
         };
-        let branch = self.status_branch.clone();
+        let (branch, watch) = (self.status_branch.clone(), Stopwatch::start());
         let looked = self.hands.run(self.clock, move |remote| {
             let tracked = remote.tracked(&query)?;
             let status = branch.map(|branch| remote.status(&branch)).transpose()?;
             Ok((tracked, status))
         });
-        match looked.await {
+        let looked = looked.await;
+        let (took, now) = (watch.elapsed(), self.clock.now());
+        self.metrics.fetched(&self.seen.repo, looked.as_ref().map(|_| ()), took, now);
+        match looked {
             Ok((tracked, status)) => self.saw(tracked, status),
             Err(error) => self.failed(&error),
         }
@@ -212,18 +217,19 @@ impl Worker {
 
     async fn push(&mut self, push: Push, since: &Since) {
         let Push { kind, commit, reply } = push;
-        let branch = self.status_branch.clone();
+        let (branch, watch) = (self.status_branch.clone(), Stopwatch::start());
         let sent = commit.clone();
         let pushed = self.hands.run(self.clock, move |remote| {
             let pushed = remote.push(&sent)?;
             let status = branch.map(|branch| remote.status(&branch)).transpose();
             Ok((pushed, status.ok().flatten()))
         });
-        let what = match &kind {
-            PushKind::Status => "status".to_owned(),
-            PushKind::Rollback(attempt) => attempt.to_string(),
+        let (what, to) = match &kind {
+            PushKind::Status => ("status".to_owned(), PushedTo::Status),
+            PushKind::Rollback(attempt) => (attempt.to_string(), PushedTo::Tracked),
         };
         let pushed = pushed.await;
+        self.metrics.pushed(&self.seen.repo, to, pushed.as_ref().map(|(pushed, _)| pushed), watch.elapsed());
         let done = matches!(pushed, Ok((Pushed::Done(_), _)));
         let outcome = match pushed {
             Ok((Pushed::Done(oid), status)) => {

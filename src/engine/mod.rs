@@ -10,6 +10,8 @@ mod halt;
 mod pass;
 mod queue;
 mod rest;
+mod told;
+mod vitals;
 #[cfg(test)]
 mod tests;
 
@@ -30,14 +32,16 @@ use tokio::{
 
 pub use git::Threads;
 pub use queue::{Queue, SPACING};
+pub use vitals::Vitals;
 
 use crate::{
     api::names::{REPOSITORY, REQUESTED_AT, RepoName, Uid},
-    clock::{Clock, later},
+    clock::{Clock, Stopwatch, later},
     config::Config,
     dice::Dice,
     git::Remote,
     lease::Role,
+    metrics::Metrics,
     mirror::ReadMemo,
     observe::Observer,
     perform::{self, GitPort, Permit},
@@ -49,6 +53,7 @@ use git::{Ears, Since, Worker};
 use halt::Halts;
 use pass::{Core, panic_text};
 use rest::Rests;
+use told::About;
 
 /// Most cluster writes at once.
 const WRITES: usize = 64;
@@ -75,7 +80,8 @@ pub struct Ports {
     pub dice: Dice,
 }
 
-type Finished = (EffectId, Effect, EffectOutcome, Vec<Observation>);
+/// An effect with its end, what was seen of it, and how long it took.
+type Finished = (EffectId, Effect, EffectOutcome, Vec<Observation>, Duration);
 
 /// What tells a repository's worker something.
 struct Bell {
@@ -120,9 +126,11 @@ pub struct Engine {
     ports: perform::Ports,
     remotes: BTreeMap<RepoName, Box<dyn Remote>>,
     threads: Threads,
-    /// Feeds and Git workers; they end with the engine.
-    sources: JoinSet<()>,
+    /// Feeds and Git workers; they end with the engine, or tell their name and why.
+    sources: JoinSet<(String, String)>,
     tasks: JoinSet<Finished>,
+    metrics: Metrics,
+    vitals: Option<Vitals>,
 }
 
 impl Engine {
@@ -158,6 +166,8 @@ impl Engine {
             threads,
             sources: JoinSet::new(),
             tasks: JoinSet::new(),
+            metrics: Metrics::default(),
+            vitals: None,
             config,
         }
     }
@@ -167,18 +177,26 @@ impl Engine {
         self.role.subscribe()
     }
 
+    /// The same engine, which counts into these metrics and tells how it is.
+    #[must_use]
+    pub fn shown(self, metrics: Metrics, vitals: Vitals) -> Self {
+        Self { metrics, vitals: Some(vitals), ..self }
+    }
+
     /// Runs until `stop` ends; then waits for running effects, but not for long.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> std::io::Result<()> {
+        self.metrics.engine_starts();
         self.start_sources()?;
         futures::pin_mut!(stop);
         loop {
             self.work();
-            let (clock, due) = (self.clock, self.queue.next_due());
+            let (clock, due) = (self.clock, self.next_turn());
             tokio::select! {
                 biased;
                 () = &mut stop => break,
                 Some(finished) = self.tasks.join_next() => self.finish(finished),
                 Some(observation) = self.seen.recv() => self.take_in(observation),
+                Some(ended) = self.sources.join_next() => self.source_ended(ended),
                 () = clock.sleep_until(due.unwrap_or(Timestamp::MAX)), if due.is_some() => {}
             }
         }
@@ -196,7 +214,7 @@ impl Engine {
                 dice: self.dice.fork(),
                 out: self.out.clone(),
             };
-            self.sources.spawn(observer.run());
+            self.sources.spawn(living(format!("feed {feed:?}"), observer.run()));
         }
         let mut remotes = std::mem::take(&mut self.remotes);
         for repository in &self.config.repositories {
@@ -205,9 +223,10 @@ impl Engine {
             let (since, since_seen) = watch::channel(Since::Unknown);
             let asked = Arc::new(Notify::new());
             let time = (self.clock, self.dice.fork());
-            let worker =
-                Worker::new(repository.clone(), &self.config, remote, self.threads, time, self.out.clone())?;
-            self.sources.spawn(worker.run(Ears { pushes, since: since_seen, asked: Arc::clone(&asked) }));
+            let out = (self.out.clone(), self.metrics.clone());
+            let worker = Worker::new(repository.clone(), &self.config, remote, self.threads, time, out)?;
+            let ears = Ears { pushes, since: since_seen, asked: Arc::clone(&asked) };
+            self.sources.spawn(living(format!("repository {}", repository.name), worker.run(ears)));
             self.ports.git.insert(repository.name.clone(), port);
             self.bells.insert(repository.name.clone(), Bell { since, asked });
         }
@@ -226,10 +245,12 @@ impl Engine {
     fn apply(&mut self, observation: Observation) {
         let now = self.clock.now();
         self.hear_requests(&observation);
+        let about = About::of(&observation);
         for key in self.world.apply(observation, now) {
             self.halts.touch(&key);
             self.queue.hurry(key, now);
         }
+        self.tell_metrics(about, now);
     }
 
     /// "Look now" on a custom resource: the worker of its repository, or every one.
@@ -283,6 +304,7 @@ impl Engine {
             self.queue.hurry_all(now);
         }
         self.last = now;
+        self.tell_turn(now);
         while let Some(key) = self.queue.take(now) {
             self.pass(&key, now);
         }
@@ -316,7 +338,7 @@ impl Engine {
         let permit = Permit { epoch: EPOCH, until: later(now, EFFECT_LIMIT) };
         tracing::debug!(effect = %id, "starts");
         self.running.insert(id.clone());
-        let ports = self.ports.clone();
+        let (ports, watch) = (self.ports.clone(), Stopwatch::start());
         self.tasks.spawn(async move {
             let performed = AssertUnwindSafe(perform::perform(&effect, permit, &ports)).catch_unwind().await;
             let (outcome, seen) = performed.unwrap_or_else(|panic| {
@@ -324,17 +346,18 @@ impl Engine {
                 tracing::error!(effect = %id, why, "the effect failed; it is tried again");
                 (EffectOutcome::Unknown(why), Vec::new())
             });
-            (id, effect, outcome, seen)
+            (id, effect, outcome, seen, watch.elapsed())
         });
     }
 
     fn finish(&mut self, finished: Result<Finished, JoinError>) {
-        let (id, effect, outcome, seen) = match finished {
+        let (id, effect, outcome, seen, took) = match finished {
             Ok(finished) => finished,
             // Panics are caught in the task, and nobody aborts one while the engine goes on.
             Err(error) => return tracing::error!(%error, "an effect ended unexpectedly"),
         };
         let now = self.clock.now();
+        self.metrics.effect_ended(id.step, &outcome, took);
         self.running.remove(&id);
         // What was wanted meanwhile was decided without this end.
         self.wanted.remove(&id);
@@ -370,6 +393,15 @@ impl Engine {
         self.apply(Observation::Rejected(id.clone(), no));
     }
 
+    /// A feed or worker must not end before the engine; only a new process can help.
+    fn source_ended(&mut self, ended: Result<(String, String), JoinError>) {
+        let (source, why) = ended.unwrap_or_else(|error| ("a source".to_owned(), error.to_string()));
+        tracing::error!(source, why, "ended unexpectedly");
+        if let Some(vitals) = &self.vitals {
+            vitals.ended(source, why);
+        }
+    }
+
     /// Ends well: nothing new starts, running effects may finish.
     async fn part(&mut self) {
         self.sources.abort_all();
@@ -381,6 +413,12 @@ impl Engine {
             tracing::warn!(left = self.tasks.len(), "effects were still running at the end");
         }
     }
+}
+
+/// Runs a source that should never end, and tells its name and why it did.
+async fn living(name: String, source: impl Future<Output = ()>) -> (String, String) {
+    let ended = AssertUnwindSafe(source).catch_unwind().await;
+    (name, ended.map_or_else(|panic| panic_text(&*panic), |()| "nobody listens to it".to_owned()))
 }
 
 const fn is_push(id: &EffectId) -> bool {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{EPOCH, Engine, Writing};
 use crate::{
     api::names::RepoName,
-    clock::{self, later},
+    clock::{self, Stopwatch, later},
     mirror::{self, MirrorCase, ReadMemo},
     publish::{self, PublishCase},
     rollout::{
@@ -40,7 +40,9 @@ impl Engine {
         if self.writing.contains_key(key) {
             return;
         }
+        let watch = Stopwatch::start();
         let decision = self.decide(key, now);
+        self.metrics.passed(key, watch.elapsed());
         if let Some(recheck) = decision.recheck {
             self.queue.after(key.clone(), later(now, recheck));
         }

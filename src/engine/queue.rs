@@ -68,6 +68,11 @@ impl<K: Ord + Clone> Queue<K> {
         Some(key)
     }
 
+    /// How many keys are due.
+    pub fn depth(&self, now: Timestamp) -> usize {
+        self.order.iter().take_while(|(at, _)| *at <= now).count()
+    }
+
     /// When the next key is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.order.first().map(|(at, _)| *at)
@@ -126,6 +131,7 @@ mod tests {
         queue.after("c", at(1));
         queue.after("b", at(2));
         queue.after("a", at(2));
+        assert_eq!((queue.depth(at(0)), queue.depth(at(1)), queue.depth(at(2))), (0, 1, 3));
         let order: Vec<_> = std::iter::from_fn(|| queue.take(at(5))).collect();
         assert_eq!(order, ["c", "a", "b"]);
     }

@@ -222,7 +222,7 @@ async fn what_was_wanted_while_the_same_effect_ran_waits_for_the_next_pass() {
     engine.running.insert(id.clone());
     // A pass meanwhile saw the branch as it was before.
     engine.wanted.insert(id.clone(), push("after the first"));
-    engine.finish(Ok((id, push("the first"), EffectOutcome::Done, Vec::new())));
+    engine.finish(Ok((id, push("the first"), EffectOutcome::Done, Vec::new(), Duration::ZERO)));
     engine.start_wanted(clock.now());
     assert!(engine.running.is_empty() && engine.wanted.is_empty());
     assert_eq!(engine.queue.take(clock.now()), Some(key));
@@ -251,4 +251,55 @@ async fn an_effect_that_panics_is_tried_again() {
     scene.push(MANIFEST);
     scene.wait(180).await;
     assert_eq!(scene.api.get(NAME).await.unwrap().status.unwrap().upgraded_nodes, 1);
+}
+
+/// Answers every list of Nodes with a panic, as a fault in a projection would.
+fn faulty_feed(inner: Client) -> Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let inner = inner.clone();
+        async move {
+            assert!(!request.uri().path().ends_with("/nodes"), "no such thing as a node");
+            inner.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_ended_unexpectedly_is_a_fault_of_the_process() {
+    let vitals = Vitals::default();
+    let scene = Scene::with(|engine| {
+        engine.vitals = Some(vitals.clone());
+        engine.ports.kube = faulty_feed(engine.ports.kube.clone());
+    });
+    scene.wait(30).await;
+    let told = vitals.faults(scene.lab.clock.now());
+    assert_eq!(told, ["feed Nodes ended unexpectedly: no such thing as a node"]);
+    assert_eq!(vitals.unready(), ["Nodes are being listed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_is_ready_once_it_has_seen_everything_and_turns_while_nothing_happens() {
+    let (vitals, metrics) = (Vitals::default(), Metrics::default());
+    let mut scene = Scene::with(|engine| {
+        engine.vitals = Some(vitals.clone());
+        engine.metrics = metrics.clone();
+    });
+    assert_eq!(vitals.unready(), ["the engine has not started yet"]);
+    scene.wait(30).await;
+    assert_eq!(vitals.unready(), Vec::<String>::new());
+    scene.push(MANIFEST);
+    scene.wait(3600).await;
+    assert_eq!(vitals.faults(scene.lab.clock.now()), Vec::<String>::new());
+    let text = metrics.text();
+    for line in [
+        "trunkline_effects_total{step=\"DeletePod\",outcome=\"done\"} 3",
+        "trunkline_attempts_total{outcome=\"Completed\"} 1",
+        "trunkline_feed_live{feed=\"Pods\"} 1",
+        "trunkline_repository_accepted_is_head{repository=\"demo\"} 1",
+        "trunkline_leader 1",
+        "trunkline_queue_depth 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "`{line}` is not in\n{text}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
         names::{Oid, RepoName},
         status::{Attempt, AttemptKind, Condition, NodeFailure, Outcome, Transition, Truth},
     },
-    config::FirstContact,
+    config::{FirstContact, ServeAt},
     manifest::{Code, Diagnostic, Severity, wish::Wish},
     mirror::ledger::{
         AttemptEntry, ObjectEntry, RollbackEntry, RollbackState, Standing, TargetEntry, WishEntry,
@@ -77,6 +77,7 @@ impl Lab {
             repositories: vec![repo],
             revert_window: Duration::from_hours(72),
             cluster_uid: "cluster-uid".to_owned(),
+            metrics: ServeAt::Nowhere,
         };
         let mut ledger = Ledger::new(RepoName::from(REPO), "main");
         ledger.started = true;

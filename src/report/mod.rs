@@ -9,6 +9,7 @@ pub mod explain;
 pub mod paint;
 pub mod plan;
 pub mod problems;
+pub mod readiness;
 pub mod readme;
 mod refusal;
 pub mod repository;

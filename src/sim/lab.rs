@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::names::RepoName,
     clock::Clock,
-    config::{Config, FirstContact, Repository},
+    config::{Config, FirstContact, Repository, ServeAt},
     dice::Dice,
     engine::{Engine, Ports, Threads},
     git::{Git2Remote, GitError, GitOptions, Remote, bare},
@@ -64,6 +64,7 @@ impl Lab {
             repositories: vec![repository(&remote)],
             revert_window: Duration::from_secs(72 * 3600),
             cluster_uid: uid.unwrap_or_default(),
+            metrics: ServeAt::Nowhere,
         };
         Ok(Self { cluster, clock, config, dir: dir.to_owned() })
     }

@@ -1,5 +1,6 @@
 //! Whole stories through the shipped engine, the embedded cluster and a real repository, in virtual time.
 
+mod daemon;
 mod declarations;
 mod documents;
 mod engine;
@@ -13,6 +14,7 @@ mod restart;
 mod revert;
 mod run;
 mod scope;
+mod serve;
 pub(crate) mod stage;
 mod undo;
 mod upgrade;

@@ -1,20 +1,13 @@
 //! `trunkline run` as a process, over a kubeconfig.
 
 use std::{
-    path::Path,
     process::{Command, Output, Stdio},
     time::Duration,
 };
 
 use trunkline::clock::later;
 
-use super::stage::Stage;
-
-fn trunkline(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-    command.env_clear().env("HOME", home).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use super::{daemon::trunkline, stage::Stage};
 
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -36,7 +29,8 @@ async fn the_daemon_follows_a_repository_over_a_kubeconfig_and_ends_well_at_sigt
         &format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n"),
     );
     let daemon = trunkline(stage.dir.path())
-        .args(["run", "--allow-local", "--log-format", "json", "--config"])
+        .args(["run", "--allow-local", "--log-format", "json"])
+        .args(["--metrics-bind-address", "0", "--config"])
         .arg(config)
         .arg("--kubeconfig")
         .arg(kubeconfig)
@@ -96,7 +90,10 @@ fn a_log_that_cannot_be_written_ends_nothing() {
          contexts: [{name: a, context: {cluster: a, user: a}}]\n",
     );
     let mut run = trunkline(home.path());
-    run.args(["run", "--config"]).arg(config).arg("--kubeconfig").arg(nobody_listens);
+    run.args(["run", "--metrics-bind-address", "0", "--config"])
+        .arg(config)
+        .arg("--kubeconfig")
+        .arg(nobody_listens);
     let told = run.output().unwrap();
     assert!(errors(&told).contains("ERROR") && errors(&told).contains("error: "), "{}", errors(&told));
     let untold = run.stderr(full()).output().unwrap();

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use super::*;
 use crate::{
     api::names::RepoName,
-    config::FirstContact,
+    config::{FirstContact, ServeAt},
+    metrics::Metrics,
     perform::GitPort,
     world::git::{Descent, NewCommit, Signature},
 };
@@ -82,6 +83,7 @@ impl Bench {
             repositories: vec![repository.clone()],
             revert_window: Duration::ZERO,
             cluster_uid: String::new(),
+            metrics: ServeAt::Nowhere,
         };
         let clock = Clock::embedded(Timestamp::UNIX_EPOCH);
         let (out, seen) = mpsc::channel(16);
@@ -89,7 +91,15 @@ impl Bench {
         let (port, pushes) = GitPort::new();
         let asked = Arc::new(Notify::new());
         let time = (clock, Dice::new(1));
-        let worker = Worker::new(repository, &config, Box::new(script.clone()), threads, time, out).unwrap();
+        let worker = Worker::new(
+            repository,
+            &config,
+            Box::new(script.clone()),
+            threads,
+            time,
+            (out, Metrics::default()),
+        )
+        .unwrap();
         tokio::spawn(worker.run(Ears { pushes, since: since_seen, asked: Arc::clone(&asked) }));
         Self { script, seen, since, asked, port, clock }
     }

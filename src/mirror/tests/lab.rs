@@ -11,7 +11,7 @@ use crate::{
         names::{AttemptId, HOLD, Oid, REPOSITORY, RepoName, Rv, Uid, WishHash},
         status::{Attempt, AttemptKind, LastGood, Outcome, Rollback},
     },
-    config::{Config, FirstContact, Repository},
+    config::{Config, FirstContact, Repository, ServeAt},
     manifest::wish::Wish,
     mirror::{
         MirrorCase, ReadMemo,
@@ -111,6 +111,7 @@ impl Lab {
             repositories: vec![repo.clone()],
             revert_window: Duration::from_secs(72 * 3600),
             cluster_uid: "c-1".to_owned(),
+            metrics: ServeAt::Nowhere,
         };
         let mut lab = Self {
             world,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::{ClaimKey, CniUpgradeSpec, names::RepoName},
-    config::{Config, FirstContact, Repository},
+    config::{Config, FirstContact, Repository, ServeAt},
     mirror::{MirrorCase, ReadMemo, mirror},
     profile::{Profile, built_in},
     rollout::{
@@ -130,6 +130,7 @@ fn config() -> Config {
         repositories: vec![repository],
         revert_window: Duration::from_secs(72 * 3600),
         cluster_uid: "sim".to_owned(),
+        metrics: ServeAt::Nowhere,
     }
 }
 
