@@ -12,6 +12,7 @@
 mod crash;
 mod flow;
 mod conformance;
+mod embedded;
 mod git;
 mod laws;
 mod cli {

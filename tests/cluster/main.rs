@@ -15,12 +15,15 @@
 )]
 
 mod assets;
+mod conforming;
 mod daemon;
 mod kubelets;
 mod plane;
 mod scene;
 mod stories;
 
+#[path = "../conformance/mod.rs"]
+mod conformance;
 #[path = "../git/bare.rs"]
 #[allow(dead_code, reason = "shared with the other runner")]
 mod bare;
@@ -64,7 +67,10 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(absent)
     };
-    libtest_mimic::run(&arguments, stories::CASES.iter().copied().map(trial).collect()).exit_code()
+    let cases = stories::CASES.iter().chain(conforming::CASES).copied();
+    let conclusion = libtest_mimic::run(&arguments, cases.map(trial).collect());
+    conforming::end(conclusion.has_failed());
+    conclusion.exit_code()
 }
 
 /// Tells people something, whatever the runner captures.

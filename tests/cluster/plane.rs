@@ -6,8 +6,8 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
-    net::TcpListener,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -51,6 +51,7 @@ pub(crate) struct ControlPlane {
     ports: Ports,
     secret: String,
     children: Vec<(Part, Child)>,
+    kept: bool,
     pub(crate) client: Client,
 }
 
@@ -111,6 +112,7 @@ impl ControlPlane {
             ports,
             secret,
             children: Vec::new(),
+            kept: false,
             client,
         };
         plane.begin(Part::Etcd);
@@ -171,6 +173,41 @@ impl ControlPlane {
         let (_, mut child) = self.children.remove(at);
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Sends a signal to a part by its name: `STOP`, `CONT`.
+    pub(crate) fn signal(&self, part: Part, name: &str) {
+        let (_, child) = self.children.iter().find(|(of, _)| *of == part).expect("the part runs");
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(child.id().to_string()).status();
+        assert!(sent.unwrap().success(), "kill -{name}");
+    }
+
+    /// Has etcd forget every change before a version.
+    pub(crate) fn compact(&self, version: &str) {
+        let body = serde_json::json!({ "revision": version }).to_string();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports.etcd)).unwrap();
+        write!(
+            stream,
+            "POST /v3/kv/compaction HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// Ends all parts: children first, etcd last.
+    pub(crate) fn stop(&mut self) {
+        while let Some((_, mut child)) = self.children.pop() {
+            let _gone = child.kill();
+            let _status = child.wait();
+        }
+    }
+
+    /// Keeps logs and data beyond the end.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
     }
 
     /// Waits until the API server answers to the token of this plane; `false` = it ended.
@@ -239,7 +276,10 @@ impl ControlPlane {
                 arguments.extend([
                     format!("--service-account-private-key-file={}", at("accounts.key")),
                     format!("--root-ca-file={}", at("ca.crt")),
-                    "--controllers=*,-bootstrap-signer-controller,-token-cleaner-controller".to_owned(),
+                    // The publisher would put a ConfigMap into each namespace of a test.
+                    "--controllers=*,-bootstrap-signer-controller,-token-cleaner-controller,\
+                     -root-ca-certificate-publisher-controller"
+                        .to_owned(),
                 ]);
                 arguments
             }
@@ -256,12 +296,8 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // Children first, etcd last.
-        while let Some((_, mut child)) = self.children.pop() {
-            let _gone = child.kill();
-            let _status = child.wait();
-        }
-        if std::thread::panicking() {
+        self.stop();
+        if self.kept || std::thread::panicking() {
             let kept = self.dir.take().unwrap().keep();
             super::say(&format!("logs and data of the control plane are kept in {}", kept.display()));
         }

@@ -2,13 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::plane::{CLAIMS, CONFIG_MAPS, JSON_PATCH, MERGE_PATCH, Plane, claim, config_map, refusal, text};
+use super::plane::{CLAIMS, JSON_PATCH, MERGE_PATCH, Plane, claim, config_map, refusal, text};
 
-#[tokio::test(start_paused = true)]
-async fn a_deletion_with_another_uid_or_version_is_a_conflict_and_deletes_nothing() {
-    let plane = Plane::embedded();
-    let path = format!("{CONFIG_MAPS}/a");
-    let made = plane.create(CONFIG_MAPS, &config_map("a", "1")).await.unwrap();
+pub(crate) async fn a_deletion_with_another_uid_or_version_is_a_conflict_and_deletes_nothing(plane: &Plane) {
+    let path = plane.config_map("a");
+    let made = plane.create(&plane.config_maps(), &config_map("a", "1")).await.unwrap();
     for precondition in [json!({ "uid": "another" }), json!({ "resourceVersion": "1" })] {
         let refused = plane.delete(&path, &json!({ "preconditions": precondition })).await;
         assert_eq!(refusal(refused), (409, "Conflict".to_owned()));
@@ -20,11 +18,9 @@ async fn a_deletion_with_another_uid_or_version_is_a_conflict_and_deletes_nothin
     assert_eq!(refusal(plane.delete(&path, &json!({})).await), (404, "NotFound".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_object_with_a_finalizer_stays_until_it_is_taken_off() {
-    let plane = Plane::embedded();
-    let path = format!("{CLAIMS}/calico");
-    let mut body = claim("calico");
+pub(crate) async fn an_object_with_a_finalizer_stays_until_it_is_taken_off(plane: &Plane) {
+    let path = plane.claim("calico");
+    let mut body = claim(&plane.name("calico"));
     body["metadata"]["finalizers"] = json!(["trunkline.dev/rollout"]);
     let made = plane.create(CLAIMS, &body).await.unwrap();
     let marked = plane.delete(&path, &json!({})).await.unwrap();
@@ -42,23 +38,21 @@ async fn an_object_with_a_finalizer_stays_until_it_is_taken_off() {
     assert_eq!(refusal(plane.get(&path).await), (404, "NotFound".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
-async fn dependents_go_after_their_owner_or_are_orphaned() {
-    let plane = Plane::embedded();
+pub(crate) async fn dependents_go_after_their_owner_or_are_orphaned(plane: &Plane) {
     for (owner, options, stays) in
         [("a", json!({}), false), ("b", json!({ "propagationPolicy": "Orphan" }), true)]
     {
-        let made = plane.create(CONFIG_MAPS, &config_map(owner, "1")).await.unwrap();
+        let made = plane.create(&plane.config_maps(), &config_map(owner, "1")).await.unwrap();
         let child = format!("{owner}-child");
         let mut body = config_map(&child, "1");
         body["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": made["metadata"]["uid"],
         }]);
-        plane.create(CONFIG_MAPS, &body).await.unwrap();
-        plane.delete(&format!("{CONFIG_MAPS}/{owner}"), &options).await.unwrap();
-        let path = format!("{CONFIG_MAPS}/{child}");
+        plane.create(&plane.config_maps(), &body).await.unwrap();
+        plane.delete(&plane.config_map(owner), &options).await.unwrap();
+        let path = plane.config_map(&child);
         if stays {
-            plane.wait(std::time::Duration::from_secs(60)).await;
+            plane.quiet().await;
             let child: Value = plane.get(&path).await.unwrap();
             assert_eq!(child.pointer("/metadata/ownerReferences"), None);
         } else {

@@ -3,14 +3,12 @@
 use serde_json::json;
 
 use super::plane::{
-    CLAIMS, CONFIG_MAPS, JSON_PATCH, MERGE_PATCH, NODES, Plane, STRATEGIC_PATCH, claim, config_map, refusal,
+    CLAIMS, JSON_PATCH, MERGE_PATCH, NODES, Plane, STRATEGIC_PATCH, claim, config_map, refusal,
 };
 
-#[tokio::test(start_paused = true)]
-async fn a_json_patch_applies_when_its_tests_hold() {
-    let plane = Plane::embedded();
-    let path = format!("{CONFIG_MAPS}/a");
-    let first = plane.create(CONFIG_MAPS, &config_map("a", "1")).await.unwrap();
+pub(crate) async fn a_json_patch_applies_when_its_tests_hold(plane: &Plane) {
+    let path = plane.config_map("a");
+    let first = plane.create(&plane.config_maps(), &config_map("a", "1")).await.unwrap();
     let patch = |version: &serde_json::Value| {
         json!([
             { "op": "test", "path": "/metadata/resourceVersion", "value": version },
@@ -27,11 +25,9 @@ async fn a_json_patch_applies_when_its_tests_hold() {
     assert_eq!(plane.get(&path).await.unwrap(), second);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_merge_patch_with_an_old_version_is_a_conflict() {
-    let plane = Plane::embedded();
-    let path = format!("{CONFIG_MAPS}/a");
-    let first = plane.create(CONFIG_MAPS, &config_map("a", "1")).await.unwrap();
+pub(crate) async fn a_merge_patch_with_an_old_version_is_a_conflict(plane: &Plane) {
+    let path = plane.config_map("a");
+    let first = plane.create(&plane.config_maps(), &config_map("a", "1")).await.unwrap();
     let version = &first["metadata"]["resourceVersion"];
     let patch = json!({ "metadata": { "resourceVersion": version }, "data": { "key": null, "other": "x" } });
     let second = plane.patch(&path, MERGE_PATCH, &patch).await.unwrap();
@@ -39,24 +35,20 @@ async fn a_merge_patch_with_an_old_version_is_a_conflict() {
     assert_eq!(refusal(plane.patch(&path, MERGE_PATCH, &patch).await), (409, "Conflict".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_strategic_patch_annotates_a_node_and_not_a_custom_resource() {
-    let plane = Plane::embedded();
-    plane.create(NODES, &json!({ "metadata": { "name": "n1" } })).await.unwrap();
-    plane.create(CLAIMS, &claim("calico")).await.unwrap();
+pub(crate) async fn a_strategic_patch_annotates_a_node_and_not_a_custom_resource(plane: &Plane) {
+    plane.create(NODES, &json!({ "metadata": { "name": plane.name("n1") } })).await.unwrap();
+    plane.create(CLAIMS, &claim(&plane.name("calico"))).await.unwrap();
     let patch = json!({ "metadata": { "annotations": { "a": "b" } } });
-    let node = plane.patch(&format!("{NODES}/n1"), STRATEGIC_PATCH, &patch).await.unwrap();
+    let node = plane.patch(&format!("{NODES}/{}", plane.name("n1")), STRATEGIC_PATCH, &patch).await.unwrap();
     assert_eq!(node["metadata"]["annotations"], json!({ "a": "b" }));
-    let refused = plane.patch(&format!("{CLAIMS}/calico"), STRATEGIC_PATCH, &patch).await;
+    let refused = plane.patch(&plane.claim("calico"), STRATEGIC_PATCH, &patch).await;
     assert_eq!(refusal(refused), (415, "UnsupportedMediaType".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_patch_that_cannot_be_read_or_has_no_object_is_refused() {
-    let plane = Plane::embedded();
-    let path = format!("{CONFIG_MAPS}/a");
+pub(crate) async fn a_patch_that_cannot_be_read_or_has_no_object_is_refused(plane: &Plane) {
+    let path = plane.config_map("a");
     assert_eq!(refusal(plane.patch(&path, MERGE_PATCH, &json!({})).await).0, 404);
-    plane.create(CONFIG_MAPS, &config_map("a", "1")).await.unwrap();
+    plane.create(&plane.config_maps(), &config_map("a", "1")).await.unwrap();
     assert_eq!(refusal(plane.patch(&path, JSON_PATCH, &json!({})).await), (400, "BadRequest".to_owned()));
     let gone = json!([{ "op": "remove", "path": "/data/other" }]);
     assert_eq!(refusal(plane.patch(&path, JSON_PATCH, &gone).await), (422, "Invalid".to_owned()));

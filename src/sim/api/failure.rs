@@ -106,6 +106,14 @@ pub enum Failure {
         /// What is wrong, field by field.
         causes: Vec<Cause>,
     },
+    /// 422: an option of the request has no such value.
+    #[error("{kind}.meta.k8s.io \"\" is invalid: {}: {}", .cause.field, .cause.message)]
+    InvalidOptions {
+        /// `CreateOptions`, `UpdateOptions`, ...
+        kind: &'static str,
+        /// Which one, and what it may be.
+        cause: Cause,
+    },
     /// 429: later.
     #[error("the server has received too many requests and has asked us to try again later")]
     TooManyRequests {
@@ -146,7 +154,7 @@ impl Failure {
             Self::Expired { .. } => 410,
             Self::TooLarge { .. } => 413,
             Self::UnsupportedMediaType { .. } => 415,
-            Self::PatchRejected | Self::Invalid { .. } => 422,
+            Self::PatchRejected | Self::Invalid { .. } | Self::InvalidOptions { .. } => 422,
             Self::TooManyRequests { .. } => 429,
             Self::Internal(_) | Self::StoreRefused => 500,
         }
@@ -167,7 +175,7 @@ impl Failure {
             Self::TooLarge { .. } => "RequestEntityTooLarge",
             Self::StoreRefused => "",
             Self::UnsupportedMediaType { .. } => "UnsupportedMediaType",
-            Self::PatchRejected | Self::Invalid { .. } => "Invalid",
+            Self::PatchRejected | Self::Invalid { .. } | Self::InvalidOptions { .. } => "Invalid",
             Self::TooManyRequests { .. } => "TooManyRequests",
             Self::Internal(_) => "InternalError",
         }
@@ -208,16 +216,14 @@ impl Failure {
             | Self::Conflict { resource, name, .. } => Some(about(resource, name, resource.plural)),
             Self::Invalid { resource, name, causes } => {
                 let mut details = about(resource, name, resource.kind);
-                let causes: Vec<Value> = causes
-                    .iter()
-                    .map(|cause| {
-                        json!({ "reason": cause.reason, "message": cause.message, "field": cause.field })
-                    })
-                    .collect();
+                let causes: Vec<Value> = causes.iter().map(shown).collect();
                 if let Some(details) = details.as_object_mut() {
                     details.insert("causes".to_owned(), causes.into());
                 }
                 Some(details)
+            }
+            Self::InvalidOptions { kind, cause } => {
+                Some(json!({ "group": "meta.k8s.io", "kind": kind, "causes": [shown(cause)] }))
             }
             Self::TooManyRequests { retry_after } => Some(json!({ "retryAfterSeconds": retry_after })),
             Self::Internal(message) => Some(json!({ "causes": [{ "message": message }] })),
@@ -249,6 +255,10 @@ impl From<Denied> for Failure {
             },
         }
     }
+}
+
+fn shown(cause: &Cause) -> Value {
+    json!({ "reason": cause.reason, "message": cause.message, "field": cause.field })
 }
 
 fn about(resource: &Resource, name: &str, kind: &str) -> Value {

@@ -74,7 +74,9 @@ fn kind(resource: &Resource) -> Value {
 
 fn schema(resource: &'static Resource) -> Option<(String, Value)> {
     let mut schema = serde_json::to_value(custom::schema(resource)?).ok()?;
-    let name = format!("{}.{}.{}", resource.group, resource.version, resource.kind);
+    // Names of definitions begin with the group, its largest domain first.
+    let group: Vec<&str> = resource.group.rsplit('.').collect();
+    let name = format!("{}.{}.{}", group.join("."), resource.version, resource.kind);
     schema.as_object_mut()?.insert("x-kubernetes-group-version-kind".to_owned(), json!([kind(resource)]));
     Some((name, schema))
 }

@@ -400,9 +400,11 @@ fn daemon_set(
         None | Some("RollingUpdate") => Strategy::RollingUpdate,
         Some("OnDelete") => Strategy::OnDelete,
         Some(other) => {
-            let message =
-                format!("Unsupported value: {other:?}: supported values: \"OnDelete\", \"RollingUpdate\"");
-            causes.push(cause("FieldValueNotSupported", "spec.updateStrategy.type", &message));
+            let message = format!(
+                "Unsupported value: {{\"Type\":{other:?},\"RollingUpdate\":null}}: supported values: \
+                 \"RollingUpdate\", \"OnDelete\""
+            );
+            causes.push(cause("FieldValueNotSupported", "spec.updateStrategy", &message));
             Strategy::OnDelete
         }
     };

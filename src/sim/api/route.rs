@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::Method;
 
 use super::{
-    failure::Failure,
+    failure::{Cause, Failure},
     resources::{self, Resource},
 };
 
@@ -69,6 +69,18 @@ impl Verb {
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)
     }
+
+    /// Kind of the options of such a request.
+    const fn options(self) -> &'static str {
+        match self {
+            Self::Get => "GetOptions",
+            Self::List | Self::Watch => "ListOptions",
+            Self::Create => "CreateOptions",
+            Self::Replace => "UpdateOptions",
+            Self::Patch => "PatchOptions",
+            Self::Delete => "DeleteOptions",
+        }
+    }
 }
 
 /// Decoded query string; of a repeated key the last value counts.
@@ -107,13 +119,18 @@ impl Query {
     }
 
     /// Whether the write is only to be tried.
-    pub fn dry_run(&self) -> Result<bool, Failure> {
+    pub fn dry_run(&self, verb: Verb) -> Result<bool, Failure> {
         match self.text("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
-            other => {
-                Err(Failure::BadRequest(format!("invalid dryRun: {other:?}; supported values: \"All\"")))
-            }
+            other => Err(Failure::InvalidOptions {
+                kind: verb.options(),
+                cause: Cause {
+                    reason: "FieldValueNotSupported",
+                    message: format!("Unsupported value: [{other:?}]: supported values: \"All\""),
+                    field: "dryRun".to_owned(),
+                },
+            }),
         }
     }
 }
@@ -257,6 +274,6 @@ mod tests {
         assert_eq!(query.text("labelSelector"), "a=b,c in (d)");
         assert_eq!(query.text("bad"), "%zz");
         assert!(query.number("limit").is_err());
-        assert!(query.dry_run().is_err());
+        assert!(query.dry_run(Verb::Create).is_err());
     }
 }

@@ -22,7 +22,7 @@ use super::{
     table,
 };
 use crate::{
-    clock::later,
+    clock::{later, until},
     sim::model::{
         Model,
         store::{Change, Stored, What},
@@ -31,6 +31,8 @@ use crate::{
 
 /// Time between bookmarks.
 const BOOKMARK: Duration = Duration::from_secs(60);
+/// How long before the end of a watch the last bookmark comes.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// How a watch is to run.
 #[derive(Debug, Clone)]
@@ -66,15 +68,16 @@ impl Watch {
         }
         let since = query.number("resourceVersion")?.filter(|rv| *rv > 0);
         let now = shared.now();
-        let after = |seconds: Duration| later(now, seconds);
+        let timeout = query.number("timeoutSeconds")?;
+        let deadline = timeout.map(|seconds| later(now, Duration::from_secs(seconds)));
         let mut watch = Self {
             shared: Arc::clone(shared),
             wanted,
             changed: shared.changed.subscribe(),
             cuts: shared.cuts.load(Ordering::Relaxed),
             since: since.unwrap_or(0),
-            deadline: query.number("timeoutSeconds")?.map(|seconds| after(Duration::from_secs(seconds))),
-            bookmark: query.flag("allowWatchBookmarks").then(|| after(BOOKMARK)),
+            deadline,
+            bookmark: query.flag("allowWatchBookmarks").then(|| next_bookmark(now, deadline)),
             ready: VecDeque::new(),
             ended: false,
         };
@@ -130,7 +133,7 @@ impl Watch {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.ended = true;
         } else if self.bookmark.is_some_and(|bookmark| bookmark <= now) {
-            self.bookmark = Some(later(now, BOOKMARK));
+            self.bookmark = Some(next_bookmark(now, self.deadline));
             self.collect();
             let line = self.bookmark_line();
             self.ready.push_back(line);
@@ -212,6 +215,13 @@ impl Watch {
         });
         line_of("BOOKMARK", &object)
     }
+}
+
+/// After a minute, or shortly before the end.
+fn next_bookmark(now: Timestamp, deadline: Option<Timestamp>) -> Timestamp {
+    let last = deadline.and_then(|deadline| until(now, deadline).checked_sub(LAST_BOOKMARK));
+    let wait = last.filter(|wait| !wait.is_zero()).map_or(BOOKMARK, |wait| wait.min(BOOKMARK));
+    later(now, wait)
 }
 
 fn line_of(kind: &str, object: &Value) -> Bytes {

@@ -56,7 +56,7 @@ impl Write<'_> {
     /// Does it; with `dryRun=All` on a copy that is thrown away.
     pub(super) fn perform(&self, verb: Verb, model: &mut Model) -> Result<Written, Failure> {
         limits::request(self.body)?;
-        if !self.dry_run()? {
+        if !self.dry_run(verb)? {
             return self.on(verb, model);
         }
         let mut copy = model.clone();
@@ -79,10 +79,10 @@ impl Write<'_> {
         }
     }
 
-    fn dry_run(&self) -> Result<bool, Failure> {
+    fn dry_run(&self, verb: Verb) -> Result<bool, Failure> {
         let in_body =
             serde_json::from_slice::<DeleteWire>(self.body).is_ok_and(|wire| wire.dry_run == ["All"]);
-        Ok(self.query.dry_run()? || in_body)
+        Ok(self.query.dry_run(verb)? || in_body)
     }
 
     fn resource(&self) -> &'static Resource {

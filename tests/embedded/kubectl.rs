@@ -22,7 +22,7 @@ use trunkline::{
     },
 };
 
-use super::plane::{CLAIMS, claim};
+use crate::conformance::plane::{CLAIMS, claim};
 
 struct Lab {
     cluster: EmbeddedCluster,
