@@ -29,6 +29,8 @@ pub struct Config {
     pub cluster_uid: String,
     /// Where health, readiness and metrics are served.
     pub metrics: ServeAt,
+    /// Folder of the policies; absent = the built-in profiles.
+    pub policies: Option<String>,
 }
 
 /// One repository.
@@ -108,6 +110,7 @@ impl Config {
             revert_window: file::REVERT_WINDOW.unsigned_abs(),
             cluster_uid: String::new(),
             metrics: ServeAt::Nowhere,
+            policies: None,
         }
     }
 }

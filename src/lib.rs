@@ -18,6 +18,7 @@ pub mod lease;
 pub mod access;
 pub mod engine;
 pub mod serve;
+pub mod reload;
 pub mod cli;
 pub mod sim;
 pub mod clock;

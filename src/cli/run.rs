@@ -1,25 +1,35 @@
 //! `trunkline run`: the daemon.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    path::PathBuf,
+    pin::{Pin, pin},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use kube::core::Request;
 use serde::Deserialize;
 use tokio::{
     signal::unix::{SignalKind, signal},
+    sync::mpsc,
     task::JoinSet,
 };
 
 use super::cluster::ClusterArgs;
 use crate::{
+    api::RepoName,
     clock::Clock,
     config::{Config, ServeAt},
     dice::Dice,
     engine::{Engine, Ports, Threads, Vitals},
-    git::{Git2Remote, GitOptions, Remote},
+    git::{Git2Remote, GitError, GitOptions, Pushed, Remote, TrackedQuery},
     metrics::Metrics,
-    profile,
+    reload::{Changes, Loaded, Sources},
     serve::{self, Served},
+    world::git::{NewCommit, StatusBranch, Tracked},
 };
 
 /// Longest wait for a connection to a Git server.
@@ -61,40 +71,86 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
+/// Why an engine ended.
+enum End {
+    /// The process shall end.
+    Stopped,
+    /// Something else was read.
+    Changed(Box<Loaded>),
+}
+
 async fn follow(args: &Args) -> anyhow::Result<()> {
     super::must_exist([&args.config])?;
-    let text = std::fs::read_to_string(&args.config)
-        .with_context(|| format!("{} cannot be read", args.config.display()))?;
-    // The file is checked before the cluster is asked for anything.
-    let checked =
-        Config::parse(&text, &args.namespace, "").with_context(|| args.config.display().to_string())?;
-    let (clock, metrics, vitals) = (Clock::real(), Metrics::default(), Vitals::default());
-    let served = Served { metrics: metrics.clone(), vitals: vitals.clone(), clock };
-    let _server =
-        start_server(args.metrics_bind_address.as_ref().unwrap_or(&checked.metrics), served).await?;
-    let kube = args.cluster.client().await?;
-    let cluster_uid = cluster_uid(&kube).await.context("the cluster gives no answer")?;
-    let config = Config::parse(&text, &args.namespace, &cluster_uid)?;
-    metrics.config_read(true, clock.now());
-    let ports = Ports {
-        kube,
-        remotes: remotes(&config, args)?,
-        threads: Threads::Own,
-        clock,
-        dice: Dice::new(seed(clock)),
+    let mut sources = Sources {
+        config: args.config.clone(),
+        namespace: args.namespace.clone(),
+        cluster_uid: String::new(),
+        allow_local: args.allow_local,
     };
+    // The files are checked before the cluster is asked for anything.
+    let checked = sources.read()?.config;
+    let served = Served { metrics: Metrics::default(), vitals: Vitals::default(), clock: Clock::real() };
+    let at = args.metrics_bind_address.as_ref().unwrap_or(&checked.metrics);
+    let _server = start_server(at, served.clone()).await?;
+    let mut stopped = pin!(stopped(served.vitals.clone())?);
+    let kube = args.cluster.client().await?;
+    sources.cluster_uid = cluster_uid(&kube).await.context("the cluster gives no answer")?;
+    let mut loaded = sources.read()?;
+    served.metrics.config_read(true, served.clock.now());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        cluster = config.cluster,
-        uid = cluster_uid,
-        repositories = config.repositories.len(),
+        cluster = loaded.config.cluster,
+        uid = sources.cluster_uid,
+        repositories = loaded.config.repositories.len(),
         "starts with epoch 1; leader election is not built yet, so run one replica only"
     );
-    let stop = stopped(vitals.clone())?;
-    let engine = Engine::new(config, profile::built_in(), ports).shown(metrics, vitals);
-    engine.run(stop).await.context("the engine could not start")?;
+    loop {
+        let mut changes = Changes::of(sources.clone(), loaded.clone(), served.clock, served.metrics.clone());
+        let (held, released) = mpsc::channel(1);
+        let ports = Ports {
+            kube: kube.clone(),
+            remotes: remotes(&loaded.config, args, &held)?,
+            threads: Threads::Own,
+            clock: served.clock,
+            dice: Dice::new(seed(served.clock)),
+        };
+        drop(held);
+        let engine = Engine::new(loaded.config, loaded.profiles, ports)
+            .shown(served.metrics.clone(), served.vitals.clone());
+        match one(engine, &mut changes, stopped.as_mut(), released).await? {
+            End::Stopped => break,
+            End::Changed(other) => loaded = *other,
+        }
+    }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Runs one engine until the process shall end or something else is read, and waits until its clones are left alone.
+async fn one(
+    engine: Engine,
+    changes: &mut Changes,
+    mut stopped: Pin<&mut impl Future<Output = ()>>,
+    mut released: mpsc::Receiver<Infallible>,
+) -> anyhow::Result<End> {
+    let mut end = End::Stopped;
+    let stop = async {
+        tokio::select! {
+            biased;
+            () = stopped.as_mut() => {}
+            other = changes.next() => end = End::Changed(Box::new(other)),
+        }
+    };
+    engine.run(stop).await.context("the engine could not start")?;
+    if let End::Changed(_) = end {
+        tokio::select! {
+            biased;
+            () = stopped => end = End::Stopped,
+            // Nothing is ever sent: it ends with the last of the remotes.
+            _ = released.recv() => {}
+        }
+    }
+    Ok(end)
 }
 
 /// UID of the namespace `kube-system`, which tells clusters apart.
@@ -111,7 +167,31 @@ async fn cluster_uid(kube: &kube::Client) -> anyhow::Result<String> {
     Ok(kube.request::<Namespace>(request).await?.metadata.uid)
 }
 
-fn remotes(config: &Config, args: &Args) -> anyhow::Result<BTreeMap<crate::api::RepoName, Box<dyn Remote>>> {
+/// A remote that tells when nobody uses its clone any more: a call that is under way outlives its engine.
+struct Held {
+    remote: Git2Remote,
+    _held: mpsc::Sender<Infallible>,
+}
+
+impl Remote for Held {
+    fn tracked(&mut self, query: &TrackedQuery) -> Result<Tracked, GitError> {
+        self.remote.tracked(query)
+    }
+
+    fn status(&mut self, branch: &str) -> Result<StatusBranch, GitError> {
+        self.remote.status(branch)
+    }
+
+    fn push(&mut self, commit: &NewCommit) -> Result<Pushed, GitError> {
+        self.remote.push(commit)
+    }
+}
+
+fn remotes(
+    config: &Config,
+    args: &Args,
+    held: &mpsc::Sender<Infallible>,
+) -> anyhow::Result<BTreeMap<RepoName, Box<dyn Remote>>> {
     let clones = args.data_dir.clone().unwrap_or_else(data_dir).join("clones");
     let mut remotes: BTreeMap<_, Box<dyn Remote>> = BTreeMap::new();
     for repository in &config.repositories {
@@ -127,7 +207,7 @@ fn remotes(config: &Config, args: &Args) -> anyhow::Result<BTreeMap<crate::api::
             read_timeout: GIT_READ,
         })
         .with_context(|| format!("repository {}", repository.name))?;
-        remotes.insert(repository.name.clone(), Box::new(remote));
+        remotes.insert(repository.name.clone(), Box::new(Held { remote, _held: held.clone() }));
     }
     Ok(remotes)
 }

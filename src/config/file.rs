@@ -79,7 +79,7 @@ struct File {
     #[serde(default = "three_days")]
     revert_window: SignedDuration,
     #[serde(default)]
-    policies: Option<IgnoredAny>,
+    policies: Option<String>,
     #[serde(default)]
     server: Server,
     #[serde(default)]
@@ -226,6 +226,7 @@ impl Config {
             cluster_uid: cluster_uid.to_owned(),
             // Checked above.
             metrics: file.server.metrics.parse().unwrap_or(ServeAt::Nowhere),
+            policies: file.policies,
         })
     }
 }
@@ -253,7 +254,6 @@ impl From<Entry> for Repository {
 /// Paths of the keys that are known and have no rule yet.
 fn not_supported(file: &File) -> Vec<String> {
     let top = [
-        ("policies", file.policies),
         ("server.webhook", file.server.webhook),
         ("leaderElection", file.leader_election),
         ("takeOver", file.take_over),

@@ -78,6 +78,7 @@ impl Lab {
             revert_window: Duration::from_hours(72),
             cluster_uid: "cluster-uid".to_owned(),
             metrics: ServeAt::Nowhere,
+            policies: None,
         };
         let mut ledger = Ledger::new(RepoName::from(REPO), "main");
         ledger.started = true;

@@ -65,6 +65,7 @@ impl Lab {
             revert_window: Duration::from_secs(72 * 3600),
             cluster_uid: uid.unwrap_or_default(),
             metrics: ServeAt::Nowhere,
+            policies: None,
         };
         Ok(Self { cluster, clock, config, dir: dir.to_owned() })
     }

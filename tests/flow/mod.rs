@@ -9,6 +9,7 @@ mod look;
 mod manifests;
 mod nodes;
 mod people;
+mod reload;
 mod remote;
 mod restart;
 mod revert;

@@ -66,8 +66,17 @@ impl Stage {
 
     /// The same on the wall clock.
     pub(crate) fn in_real_time(nodes: usize) -> Self {
+        Self::on_the_wall(nodes, None)
+    }
+
+    /// Both on the wall clock and with the repository behind an HTTP server.
+    pub(crate) fn in_real_time_over_http(nodes: usize) -> Self {
+        Self::on_the_wall(nodes, Some(GitServer::start()))
+    }
+
+    fn on_the_wall(nodes: usize, server: Option<GitServer>) -> Self {
         let clock = Clock::real();
-        Self::with(ClusterSpec::new(1, nodes, clock.now()).build(), |_| clock, None)
+        Self::with(ClusterSpec::new(1, nodes, clock.now()).build(), |_| clock, server)
     }
 
     fn with(model: Model, clock: impl FnOnce(&Model) -> Clock, server: Option<GitServer>) -> Self {

@@ -84,6 +84,7 @@ impl Bench {
             revert_window: Duration::ZERO,
             cluster_uid: String::new(),
             metrics: ServeAt::Nowhere,
+            policies: None,
         };
         let clock = Clock::embedded(Timestamp::UNIX_EPOCH);
         let (out, seen) = mpsc::channel(16);

@@ -112,6 +112,7 @@ impl Lab {
             revert_window: Duration::from_secs(72 * 3600),
             cluster_uid: "c-1".to_owned(),
             metrics: ServeAt::Nowhere,
+            policies: None,
         };
         let mut lab = Self {
             world,

@@ -131,6 +131,7 @@ fn config() -> Config {
         revert_window: Duration::from_secs(72 * 3600),
         cluster_uid: "sim".to_owned(),
         metrics: ServeAt::Nowhere,
+        policies: None,
     }
 }
 
