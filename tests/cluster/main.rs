@@ -17,6 +17,7 @@
 mod assets;
 mod conforming;
 mod daemon;
+mod deploy;
 mod kubelets;
 mod plane;
 mod scene;
@@ -67,8 +68,8 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(absent)
     };
-    let cases = stories::CASES.iter().chain(conforming::CASES).copied();
-    let conclusion = libtest_mimic::run(&arguments, cases.map(trial).collect());
+    let cases = [stories::CASES, deploy::CASES, conforming::CASES].concat();
+    let conclusion = libtest_mimic::run(&arguments, cases.into_iter().map(trial).collect());
     conforming::end(conclusion.has_failed());
     conclusion.exit_code()
 }

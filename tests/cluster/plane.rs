@@ -323,7 +323,8 @@ fn kubeconfig(dir: &Path, port: u16, token: &str) -> String {
     .to_string()
 }
 
-async fn client(kubeconfig: &str) -> Client {
+/// A client that tries nothing twice.
+pub(crate) async fn client(kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     config.default_retry = false;

@@ -49,7 +49,7 @@ impl Story {
 
 const STATUS: &str = "trunkline/status/prod";
 
-fn config(git: &GitServer) -> String {
+pub(crate) fn config(git: &GitServer) -> String {
     format!(
         "cluster: prod\nrepositories:\n- name: platform\n  url: {}\n  poll: 1s\n  credentials: {}\n",
         git.url(),
