@@ -1,11 +1,18 @@
 //! What is deployed is what the binary prints, and every overlay of it is hardened.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
 /// Overlays and the base they stand on.
-const RENDERED: [&str; 4] = ["base", "overlays/flannel", "overlays/high-availability", "overlays/node-files"];
+const RENDERED: [&str; 5] =
+    ["base", "overlays/flannel", "overlays/high-availability", "overlays/monitoring", "overlays/node-files"];
 
 fn deploy(path: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "deploy", path].iter().collect()
@@ -64,11 +71,16 @@ fn one_daemon_set_can_be_named_and_an_unknown_profile_is_wrong_usage() {
     assert_eq!(said, "error: there is no profile calicoo; did you mean calico?\n");
 }
 
-/// What `kubectl kustomize` makes of a folder; `None` where there is no kubectl.
+/// What `kubectl kustomize` makes of a folder below `deploy`; `None` where there is no kubectl.
 fn rendered(folder: &str) -> Option<Vec<Value>> {
-    let output = match Command::new("kubectl").arg("kustomize").arg(deploy(folder)).output() {
+    kustomized(&deploy(folder))
+}
+
+fn kustomized(path: &Path) -> Option<Vec<Value>> {
+    let folder = path.display();
+    let output = match Command::new("kubectl").arg("kustomize").arg(path).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("left out: there is no kubectl to render deploy/{folder} with");
+            eprintln!("left out: there is no kubectl to render {folder} with");
             return None;
         }
         output => output.unwrap(),
@@ -160,7 +172,7 @@ fn every_overlay_is_of_one_name_in_one_namespace_and_grants_no_wildcard() {
 
 #[test]
 fn the_configuration_to_start_from_is_one_that_the_daemon_takes() {
-    let text = fs::read_to_string(deploy("base/config.yaml")).unwrap();
+    let text = fs::read_to_string(deploy("daemon/config.yaml")).unwrap();
     let config = trunkline::config::Config::parse(&text, "kube-system", "uid").unwrap();
     let Some(objects) = rendered("base") else { return };
     let pod = &find(&objects, "Deployment", "trunkline")["spec"]["template"]["spec"];
@@ -168,6 +180,27 @@ fn the_configuration_to_start_from_is_one_that_the_daemon_takes() {
     for repository in &config.repositories {
         assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == repository.credentials.as_deref()));
     }
+}
+
+#[test]
+fn the_folder_of_the_readme_renders_with_its_own_configuration_and_image() {
+    let readme = fs::read_to_string(deploy("README.md")).unwrap();
+    let written = readme.split("```yaml\n").nth(1).unwrap().split("   ```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("cluster");
+    fs::create_dir(&own).unwrap();
+    symlink(deploy(""), dir.path().join("deploy")).unwrap();
+    fs::write(own.join("config.yaml"), "cluster: own\n").unwrap();
+    let lines: Vec<&str> = written.lines().map(|line| line.strip_prefix("   ").unwrap_or(line)).collect();
+    fs::write(own.join("kustomization.yaml"), lines.join("\n")).unwrap();
+    let Some(objects) = kustomized(&own) else { return };
+    let spec = &find(&objects, "Deployment", "trunkline")["spec"];
+    assert_eq!(spec["replicas"], 3);
+    let pod = &spec["template"]["spec"];
+    let image = format!("registry.internal/platform/trunkline:{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(pod["containers"][0]["image"], image);
+    let config = find(&objects, "ConfigMap", pod["volumes"][0]["configMap"]["name"].as_str().unwrap());
+    assert_eq!(config["data"]["config.yaml"], "cluster: own\n");
 }
 
 #[test]
@@ -181,4 +214,42 @@ fn three_replicas_stand_on_three_nodes() {
         .map(|one| (one["topologyKey"].as_str().unwrap(), one["whenUnsatisfiable"].as_str().unwrap()))
         .collect();
     assert_eq!(kinds["kubernetes.io/hostname"], "DoNotSchedule");
+}
+
+/// Names of metrics that a text uses; the parts of a histogram count as the histogram.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = |word: &&str| word.starts_with("trunkline_") || word.starts_with("service_operator_");
+    words.filter(ours).map(|word| word.strip_suffix("_bucket").unwrap_or(word)).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_use_only_metrics_that_are_served() {
+    let read = |name: &str| fs::read_to_string(deploy("monitoring").join(name)).unwrap();
+    let (rules, dashboard, reference) = (read("rules.yaml"), read("dashboard.json"), read("METRICS.md"));
+    let rows = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let served: BTreeSet<&str> = rows.map(|(name, _)| name).collect();
+    for (name, text) in [("rules.yaml", &rules), ("dashboard.json", &dashboard)] {
+        let used = metrics(text);
+        assert!(used.len() > 8, "{name} uses {used:?}");
+        let unknown: Vec<_> = used.difference(&served).collect();
+        assert!(unknown.is_empty(), "{name} uses {unknown:?}, which METRICS.md does not have");
+    }
+    serde_json::from_str::<Value>(&dashboard).unwrap();
+}
+
+#[test]
+fn the_alerts_that_others_rely_on_are_there_word_for_word() {
+    let text = fs::read_to_string(deploy("monitoring/rules.yaml")).unwrap();
+    let rules: Value = serde_yaml::from_str(&text).unwrap();
+    let groups = rules["spec"]["groups"].as_array().unwrap();
+    let rules: Vec<&Value> = groups.iter().flat_map(|group| group["rules"].as_array().unwrap()).collect();
+    for (alert, expression, pending, severity) in [
+        ("ServiceUpgradeFailed", "service_operator_upgrade_phase{phase=\"failed\"} > 0", "1m", "critical"),
+        ("ServiceCanaryUnhealthy", "rate(service_operator_canary_errors_total[5m]) > 0.05", "2m", "warning"),
+    ] {
+        let rule = rules.iter().find(|rule| rule["alert"] == alert).unwrap();
+        assert_eq!((&rule["expr"], &rule["for"]), (&Value::from(expression), &Value::from(pending)));
+        assert_eq!(rule["labels"]["severity"], severity);
+    }
 }
