@@ -11,6 +11,8 @@ use std::{future::Future, time::Duration};
 use jiff::{SignedDuration, Timestamp, Unit};
 use tokio::time::Instant;
 
+use crate::lease::Moment;
+
 /// Longest single sleep on the wall clock, so that a clock that was set forward is noticed.
 const NAP: Duration = Duration::from_secs(30);
 
@@ -20,14 +22,14 @@ pub struct Clock(Source);
 
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    Wall,
+    Wall { start: Instant },
     Embedded { base: Timestamp, start: Instant },
 }
 
 impl Clock {
     /// The wall clock.
-    pub const fn real() -> Self {
-        Self(Source::Wall)
+    pub fn real() -> Self {
+        Self(Source::Wall { start: Instant::now() })
     }
 
     /// A clock that stands at `base` now and moves with tokio's, paused or not.
@@ -38,9 +40,15 @@ impl Clock {
     /// The present.
     pub fn now(&self) -> Timestamp {
         match self.0 {
-            Source::Wall => milliseconds(Timestamp::now()),
+            Source::Wall { .. } => milliseconds(Timestamp::now()),
             Source::Embedded { base, start } => milliseconds(later(base, start.elapsed())),
         }
+    }
+
+    /// The present, with a time that nobody sets.
+    pub fn moment(&self) -> Moment {
+        let (Source::Wall { start } | Source::Embedded { start, .. }) = self.0;
+        Moment { wall: self.now(), steady: start.elapsed() }
     }
 
     /// Returns once the present has reached `at`, at once if it has; a clock that is set back makes no wait longer.
@@ -48,7 +56,7 @@ impl Clock {
         let deadline = Instant::now() + until(self.now(), at);
         while self.now() < at && Instant::now() < deadline {
             let nap = match self.0 {
-                Source::Wall => deadline.min(Instant::now() + NAP),
+                Source::Wall { .. } => deadline.min(Instant::now() + NAP),
                 Source::Embedded { .. } => deadline,
             };
             tokio::time::sleep_until(nap).await;

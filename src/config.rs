@@ -25,6 +25,8 @@ pub struct Config {
     pub repositories: Vec<Repository>,
     /// For how long after completion a return to last good needs no canary.
     pub revert_window: Duration,
+    /// How replicas agree on the one that writes.
+    pub leader_election: LeaderElection,
     /// UID of the `kube-system` namespace of this cluster (`cluster.yaml` on the status branch).
     pub cluster_uid: String,
     /// Where health, readiness and metrics are served.
@@ -32,6 +34,85 @@ pub struct Config {
     /// Folder of the policies; absent = the built-in profiles.
     pub policies: Option<String>,
 }
+
+/// How replicas agree on the one that writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Whether they do; otherwise this is the only one and always writes.
+    pub enabled: bool,
+    /// How long the others wait for a holder of the lease that gives no sign.
+    pub lease_duration: Duration,
+    /// How long after its last renewal a holder still begins to write.
+    pub renew_deadline: Duration,
+    /// Time between two renewals, and between two looks of the others.
+    pub retry_period: Duration,
+}
+
+impl LeaderElection {
+    /// What holds where nothing else is said, as for the controllers of Kubernetes.
+    pub const ASSUMED: Self = Self {
+        enabled: true,
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+
+    /// The only replica.
+    pub const OFF: Self = Self { enabled: false, ..Self::ASSUMED };
+
+    /// Why these periods cannot work; `None` = they can.
+    pub fn fault(&self) -> Option<String> {
+        let Self { enabled: _, lease_duration, renew_deadline, retry_period } = self;
+        if *retry_period < SHORTEST_RETRY {
+            return Some(format!("retryPeriod: must be at least {} ms", SHORTEST_RETRY.as_millis()));
+        }
+        if *lease_duration < SHORTEST_LEASE {
+            return Some(format!("leaseDuration: must be at least {} s", SHORTEST_LEASE.as_secs()));
+        }
+        (lease_duration <= renew_deadline || renew_deadline <= retry_period).then(|| {
+            format!(
+                "leaseDuration ({lease_duration:?}) must be longer than renewDeadline ({renew_deadline:?}), and that longer than retryPeriod ({retry_period:?})"
+            )
+        })
+    }
+}
+
+/// What is said of leader election beside the file, and wins over it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ElectionFlags {
+    /// [`LeaderElection::enabled`].
+    pub enabled: Option<bool>,
+    /// [`LeaderElection::lease_duration`].
+    pub lease_duration: Option<Duration>,
+    /// [`LeaderElection::renew_deadline`].
+    pub renew_deadline: Option<Duration>,
+    /// [`LeaderElection::retry_period`].
+    pub retry_period: Option<Duration>,
+}
+
+impl Config {
+    /// The configuration as the flags make it; an error where both do not go together.
+    pub fn under(mut self, flags: ElectionFlags) -> Result<Self, ConfigError> {
+        let file = self.leader_election;
+        self.leader_election = LeaderElection {
+            enabled: flags.enabled.unwrap_or(file.enabled),
+            lease_duration: flags.lease_duration.unwrap_or(file.lease_duration),
+            renew_deadline: flags.renew_deadline.unwrap_or(file.renew_deadline),
+            retry_period: flags.retry_period.unwrap_or(file.retry_period),
+        };
+        match self.leader_election.fault() {
+            None => Ok(self),
+            Some(fault) => {
+                Err(ConfigError::Invalid { faults: vec![format!("leaderElection, with the flags: {fault}")] })
+            }
+        }
+    }
+}
+
+/// The API server is not asked more often.
+const SHORTEST_RETRY: Duration = Duration::from_millis(100);
+/// A Lease counts whole seconds.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
 /// One repository.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +189,7 @@ impl Config {
             namespace: String::new(),
             repositories: Vec::new(),
             revert_window: file::REVERT_WINDOW.unsigned_abs(),
+            leader_election: LeaderElection::OFF,
             cluster_uid: String::new(),
             metrics: ServeAt::Nowhere,
             policies: None,

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::{
     clock::{Clock, later},
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, ElectionFlags},
     git::url::{RemoteUrl, UrlError},
     metrics::Metrics,
     profile::{self, Profile, ProfileError},
@@ -44,6 +44,8 @@ pub struct Sources {
     pub cluster_uid: String,
     /// Whether repositories may be local paths or plain http on loopback.
     pub allow_local: bool,
+    /// What the command line says of leader election.
+    pub election: ElectionFlags,
 }
 
 /// One checked version of everything that is read.
@@ -120,6 +122,7 @@ impl Sources {
         let path = &self.config;
         let text = fs::read_to_string(path).map_err(|error| unreadable(path, error))?;
         let config = Config::parse(&text, &self.namespace, &self.cluster_uid)
+            .and_then(|config| config.under(self.election))
             .map_err(|error| LoadError::Config { path: path.clone(), error })?;
         for repository in &config.repositories {
             RemoteUrl::parse(&repository.url, self.allow_local).map_err(|error| LoadError::Url {

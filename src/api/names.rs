@@ -136,6 +136,8 @@ pub const CNI_GROUP: &str = "cni.example.com";
 pub const SERVICE_GROUP: &str = "service.example.com";
 /// Field manager of every write.
 pub const FIELD_MANAGER: &str = "trunkline";
+/// Name of the Lease that replicas elect their leader by.
+pub const LEASE: &str = "trunkline";
 /// Keeps a custom resource until its rollback has ended.
 pub const FINALIZER: &str = "trunkline.dev/rollout";
 /// Repository that declared a custom resource.

@@ -3,6 +3,7 @@
 mod cluster;
 mod crd;
 mod demo;
+mod election;
 mod explain;
 mod kubeconfig;
 mod manifests;

@@ -18,7 +18,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::cluster::ClusterArgs;
+use super::{
+    cluster::ClusterArgs,
+    election::{ElectionArgs, identity},
+};
 use crate::{
     api::RepoName,
     clock::Clock,
@@ -47,11 +50,13 @@ pub(super) struct Args {
     allow_local: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    election: ElectionArgs,
     /// Where health, readiness and metrics are served: `host:port`, `:port`, or `0` for nowhere; otherwise as
     /// `server.metrics` of the configuration says, which is `:8080` by default.
     #[arg(long, value_name = "ADDRESS")]
     metrics_bind_address: Option<ServeAt>,
-    /// Namespace of the ledgers and attempt records.
+    /// Namespace of the ledgers, attempt records and the lease.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system", value_parser = super::namespace)]
     namespace: String,
     /// Folder of the clones, a cache; otherwise under XDG_CACHE_HOME or ~/.cache, or /var/lib/trunkline.
@@ -86,6 +91,7 @@ async fn follow(args: &Args) -> anyhow::Result<()> {
         namespace: args.namespace.clone(),
         cluster_uid: String::new(),
         allow_local: args.allow_local,
+        election: args.election.flags(),
     };
     // The files are checked before the cluster is asked for anything.
     let checked = sources.read()?.config;
@@ -97,12 +103,15 @@ async fn follow(args: &Args) -> anyhow::Result<()> {
     sources.cluster_uid = cluster_uid(&kube).await.context("the cluster gives no answer")?;
     let mut loaded = sources.read()?;
     served.metrics.config_read(true, served.clock.now());
+    let identity = identity()?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         cluster = loaded.config.cluster,
         uid = sources.cluster_uid,
         repositories = loaded.config.repositories.len(),
-        "starts with epoch 1; leader election is not built yet, so run one replica only"
+        leader_election = loaded.config.leader_election.enabled,
+        identity,
+        "starts"
     );
     loop {
         let mut changes = Changes::of(sources.clone(), loaded.clone(), served.clock, served.metrics.clone());
@@ -113,6 +122,7 @@ async fn follow(args: &Args) -> anyhow::Result<()> {
             threads: Threads::Own,
             clock: served.clock,
             dice: Dice::new(seed(served.clock)),
+            identity: identity.clone(),
         };
         drop(held);
         let engine = Engine::new(loaded.config, loaded.profiles, ports)

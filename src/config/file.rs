@@ -8,7 +8,7 @@ use std::{
 use jiff::SignedDuration;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Config, FirstContact, NotAnAddress, Repository, ServeAt};
+use super::{Config, FirstContact, LeaderElection, NotAnAddress, Repository, ServeAt};
 use crate::{
     api::names::RepoName,
     manifest::{
@@ -83,7 +83,7 @@ struct File {
     #[serde(default)]
     server: Server,
     #[serde(default)]
-    leader_election: Option<IgnoredAny>,
+    leader_election: Election,
     #[serde(default)]
     take_over: Option<IgnoredAny>,
     #[serde(default)]
@@ -100,6 +100,42 @@ struct Server {
 impl Default for Server {
     fn default() -> Self {
         Self { metrics: METRICS.to_owned(), webhook: None }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Election {
+    enabled: bool,
+    lease_duration: SignedDuration,
+    renew_deadline: SignedDuration,
+    retry_period: SignedDuration,
+}
+
+impl Default for Election {
+    fn default() -> Self {
+        let LeaderElection { enabled, lease_duration, renew_deadline, retry_period } =
+            LeaderElection::ASSUMED;
+        let signed = |of| SignedDuration::try_from(of).unwrap_or(SignedDuration::MAX);
+        Self {
+            enabled,
+            lease_duration: signed(lease_duration),
+            renew_deadline: signed(renew_deadline),
+            retry_period: signed(retry_period),
+        }
+    }
+}
+
+impl From<&Election> for LeaderElection {
+    fn from(election: &Election) -> Self {
+        // What is negative is too short.
+        let unsigned = |of: SignedDuration| Duration::try_from(of).unwrap_or_default();
+        Self {
+            enabled: election.enabled,
+            lease_duration: unsigned(election.lease_duration),
+            renew_deadline: unsigned(election.renew_deadline),
+            retry_period: unsigned(election.retry_period),
+        }
     }
 }
 
@@ -218,11 +254,13 @@ impl Config {
         if !faults.is_empty() {
             return Err(ConfigError::Invalid { faults });
         }
+        let leader_election = LeaderElection::from(&file.leader_election);
         Ok(Self {
             cluster: file.cluster,
             namespace: namespace.to_owned(),
             repositories: file.repositories.into_iter().map(Repository::from).collect(),
             revert_window: file.revert_window.unsigned_abs(),
+            leader_election,
             cluster_uid: cluster_uid.to_owned(),
             // Checked above.
             metrics: file.server.metrics.parse().unwrap_or(ServeAt::Nowhere),
@@ -253,12 +291,7 @@ impl From<Entry> for Repository {
 
 /// Paths of the keys that are known and have no rule yet.
 fn not_supported(file: &File) -> Vec<String> {
-    let top = [
-        ("server.webhook", file.server.webhook),
-        ("leaderElection", file.leader_election),
-        ("takeOver", file.take_over),
-        ("drift", file.drift),
-    ];
+    let top = [("server.webhook", file.server.webhook), ("takeOver", file.take_over), ("drift", file.drift)];
     let mut keys: Vec<String> = named(&top).map(str::to_owned).collect();
     for entry in &file.repositories {
         let WriteBack { status: _, rollback, commit } = &entry.write_back;
@@ -288,7 +321,7 @@ fn faults(file: &File) -> Vec<String> {
             faults.push(fault);
         }
     };
-    let File { cluster, repositories, revert_window, server, .. } = file;
+    let File { cluster, repositories, revert_window, leader_election, server, .. } = file;
     check(server.metrics.parse::<ServeAt>().is_ok(), format!("server.metrics: {NotAnAddress}"));
     check(
         is_ref_part(cluster),
@@ -297,6 +330,8 @@ fn faults(file: &File) -> Vec<String> {
         ),
     );
     check(!revert_window.is_negative(), "revertWindow: must not be negative".to_owned());
+    let election = LeaderElection::from(leader_election).fault();
+    check(election.is_none(), format!("leaderElection: {}", election.unwrap_or_default()));
     check(!repositories.is_empty(), "repositories: at least one is needed".to_owned());
     let mut names = BTreeSet::new();
     let mut remotes = BTreeMap::new();

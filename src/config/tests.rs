@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Config, ConfigError, FirstContact, Repository, ServeAt};
+use super::{Config, ConfigError, FirstContact, LeaderElection, Repository, ServeAt};
 
 const FULL: &str = "\
 cluster: prod-1
@@ -17,6 +17,7 @@ repositories:
       rollback: none
       commit: { name: bot, email: bot@example.com, subjectPrefix: \"ops: \" }
     firstContact: act
+leaderElection: { enabled: false, leaseDuration: 1m, renewDeadline: 40s, retryPeriod: 500ms }
 revertWindow: 24h
 policies: /etc/trunkline/policies
 server: { metrics: \"127.0.0.1:9090\" }
@@ -46,6 +47,10 @@ fn every_key_is_read() {
     assert_eq!(config.revert_window, Duration::from_secs(24 * 3600));
     assert_eq!(config.metrics, ServeAt::At("127.0.0.1:9090".to_owned()));
     assert_eq!(config.policies.as_deref(), Some("/etc/trunkline/policies"));
+    let LeaderElection { enabled, lease_duration, renew_deadline, retry_period } = config.leader_election;
+    assert!(!enabled);
+    assert_eq!((lease_duration, renew_deadline), (Duration::from_secs(60), Duration::from_secs(40)));
+    assert_eq!(retry_period, Duration::from_millis(500));
     let [repository] = config.repositories.as_slice() else { panic!("{config:?}") };
     let Repository { name, url, branch, paths, poll, credentials, .. } = repository;
     assert_eq!((name.as_str(), branch.as_str()), ("platform", "release"));
@@ -68,6 +73,7 @@ fn what_is_left_out_is_careful_and_writes_back() {
     assert_eq!(config.revert_window, Duration::from_secs(72 * 3600));
     assert_eq!(config.metrics, ServeAt::At(":8080".to_owned()));
     assert_eq!(read(&format!("{SHORT}server: {{ metrics: \"0\" }}\n")).unwrap().metrics, ServeAt::Nowhere);
+    assert_eq!(config.leader_election, LeaderElection::ASSUMED);
     let [repository] = config.repositories.as_slice() else { panic!("{config:?}") };
     assert_eq!((repository.branch.as_str(), repository.poll), ("main", Duration::from_secs(30)));
     assert_eq!((repository.paths.as_slice(), &repository.credentials), ([String::new()].as_slice(), &None));
@@ -114,10 +120,9 @@ fn keys_without_a_rule_are_refused_by_name_and_never_ignored() {
         let keys = vec![format!("{key} (repository platform)")];
         assert_eq!(with(line), ConfigError::NotSupported { keys });
     }
-    let top =
-        "server: { webhook: \":9292\" }\nleaderElection: { enabled: true }\ntakeOver: u-2\ndrift: repair\n";
+    let top = "server: { webhook: \":9292\" }\ntakeOver: u-2\ndrift: repair\n";
     let error = read(&format!("{SHORT}{top}")).unwrap_err().to_string();
-    assert_eq!(error, "not supported yet: server.webhook, leaderElection, takeOver, drift; leave them out");
+    assert_eq!(error, "not supported yet: server.webhook, takeOver, drift; leave them out");
 }
 
 #[test]
@@ -145,6 +150,23 @@ fn values_that_cannot_work_are_all_named_at_once() {
     }
     assert!(read("cluster: a\nrepositories: []\n").unwrap_err().to_string().contains("at least one"));
     assert!(read(&format!("{SHORT}revertWindow: -1h\n")).unwrap_err().to_string().contains("negative"));
+}
+
+#[test]
+fn a_lease_lasts_longer_than_its_holder_begins_to_write_and_that_longer_than_a_retry() {
+    for (periods, word) in [
+        ("leaseDuration: 10s", "leaseDuration (10s) must be longer than renewDeadline (10s)"),
+        ("renewDeadline: 2s", "renewDeadline (2s), and that longer than retryPeriod (2s)"),
+        ("retryPeriod: 0s", "leaderElection: retryPeriod: must be at least 100 ms"),
+        ("retryPeriod: -2s", "at least 100 ms"),
+        (
+            "leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 200ms",
+            "leaseDuration: must be at least 1 s",
+        ),
+    ] {
+        let error = read(&format!("{SHORT}leaderElection: {{ {periods} }}\n")).unwrap_err().to_string();
+        assert!(error.contains(word), "{periods}: {error}");
+    }
 }
 
 #[test]

@@ -216,7 +216,12 @@ impl Worker {
     }
 
     async fn push(&mut self, push: Push, since: &Since) {
-        let Push { kind, commit, reply } = push;
+        let Push { kind, commit, until, reply } = push;
+        if until <= self.clock.now() {
+            let late = "the repository was busy until the right to write ended; it is decided anew";
+            let _ = reply.send((no(RejectionKind::Unavailable, late.to_owned()), Vec::new()));
+            return;
+        }
         let (branch, watch) = (self.status_branch.clone(), Stopwatch::start());
         let sent = commit.clone();
         let pushed = self.hands.run(self.clock, move |remote| {

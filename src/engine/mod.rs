@@ -2,11 +2,13 @@
 //! starts effects.
 //!
 //! Guarantees: one `EffectId` never runs twice at once; an effect starts only when the status that records it was
-//! accepted, and only if the latest pass of its key still wants it; results are observed, never assumed; dropping the
-//! engine at any await point is like killing the process. Limits: at most `WRITES` cluster writes at once.
+//! accepted, only if the latest pass of its key still wants it, and only with a permit; results are observed, never
+//! assumed; dropping the engine at any await point is like killing the process. Without the lease it observes and decides
+//! nothing. Limits: at most `WRITES` cluster writes at once.
 
 mod git;
 mod halt;
+mod lease;
 mod pass;
 mod queue;
 mod rest;
@@ -51,6 +53,7 @@ use crate::{
 };
 use git::{Ears, Since, Worker};
 use halt::Halts;
+use lease::Right;
 use pass::{Core, panic_text};
 use rest::Rests;
 use told::About;
@@ -63,8 +66,8 @@ const BATCH: usize = 512;
 const EFFECT_LIMIT: Duration = Duration::from_secs(30);
 /// How long running effects are waited for at the end.
 const FAREWELL: Duration = Duration::from_secs(20);
-/// The only leader until there is a lease.
-const EPOCH: i64 = 1;
+/// How long giving the lease back may take.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// What the engine works with.
 pub struct Ports {
@@ -78,6 +81,8 @@ pub struct Ports {
     pub clock: Clock,
     /// Jitter.
     pub dice: Dice,
+    /// Name of this process in the lease; no other process ever has it.
+    pub identity: String,
 }
 
 /// An effect with its end, what was seen of it, and how long it took.
@@ -119,6 +124,11 @@ pub struct Engine {
     core: Core,
     told: BTreeMap<Key, Vec<String>>,
     role: watch::Sender<Role>,
+    identity: String,
+    /// Highest epoch seen in a status.
+    epochs: i64,
+    /// Epoch of the latest decisions; `None` = nothing was decided yet.
+    epoch: Option<i64>,
     requested: BTreeMap<Uid, String>,
     seen: mpsc::Receiver<Observation>,
     out: mpsc::Sender<Observation>,
@@ -137,7 +147,7 @@ impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(config: Config, profiles: Vec<Profile>, ports: Ports) -> Self {
         let (out, seen) = mpsc::channel(BATCH * 4);
-        let Ports { kube, remotes, threads, clock, dice } = ports;
+        let Ports { kube, remotes, threads, clock, dice, identity } = ports;
         let effects =
             perform::Ports { kube, namespace: config.namespace.clone(), git: BTreeMap::new(), clock };
         Self {
@@ -156,7 +166,10 @@ impl Engine {
             halts: Halts::default(),
             core: Core::default(),
             told: BTreeMap::new(),
-            role: watch::Sender::new(Role::Leader { epoch: EPOCH }),
+            role: watch::Sender::new(Role::Standby { holder: None }),
+            identity,
+            epochs: 0,
+            epoch: None,
             requested: BTreeMap::new(),
             seen,
             out,
@@ -183,24 +196,34 @@ impl Engine {
         Self { metrics, vitals: Some(vitals), ..self }
     }
 
-    /// Runs until `stop` ends; then waits for running effects, but not for long.
+    /// Runs until `stop` ends; then waits for running effects, but not for long, and gives the lease back.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> std::io::Result<()> {
         self.metrics.engine_starts();
         self.start_sources()?;
+        let mut right = self.start_election();
         futures::pin_mut!(stop);
         loop {
-            self.work();
-            let (clock, due) = (self.clock, self.next_turn());
+            if self.claims_listed() {
+                right.tell(self.epochs);
+            }
+            let permit = right.permit(self.epochs, self.clock, EFFECT_LIMIT);
+            self.work(permit);
+            let (clock, due) = (self.clock, self.next_turn(permit.is_some()));
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                () = right.changed() => {}
                 Some(finished) = self.tasks.join_next() => self.finish(finished),
                 Some(observation) = self.seen.recv() => self.take_in(observation),
                 Some(ended) = self.sources.join_next() => self.source_ended(ended),
                 () = clock.sleep_until(due.unwrap_or(Timestamp::MAX)), if due.is_some() => {}
             }
         }
-        self.part().await;
+        // What still runs would run beside the next leader.
+        if self.part().await {
+            right.give_back(self.clock, later(self.clock.now(), GIVE_BACK)).await;
+        }
+        self.sources.abort_all();
         Ok(())
     }
 
@@ -233,6 +256,17 @@ impl Engine {
         Ok(())
     }
 
+    fn start_election(&mut self) -> Right {
+        if !self.config.leader_election.enabled {
+            self.role.send_replace(Role::Leader { epoch: lease::FIRST_EPOCH });
+            return Right::Always;
+        }
+        let (elected, elector) =
+            lease::election(&self.config, &self.ports.kube, &self.identity, self.clock, &self.role);
+        self.sources.spawn(living("the lease".to_owned(), elector));
+        Right::Elected(elected)
+    }
+
     fn take_in(&mut self, first: Observation) {
         self.apply(first);
         for _ in 1..BATCH {
@@ -245,6 +279,7 @@ impl Engine {
     fn apply(&mut self, observation: Observation) {
         let now = self.clock.now();
         self.hear_requests(&observation);
+        self.hear_epoch(&observation);
         let about = About::of(&observation);
         for key in self.world.apply(observation, now) {
             self.halts.touch(&key);
@@ -273,6 +308,23 @@ impl Engine {
         }
     }
 
+    fn hear_epoch(&mut self, observation: &Observation) {
+        let (Observation::Listed(_, object)
+        | Observation::Changed(_, object)
+        | Observation::Answered(object)) = observation
+        else {
+            return;
+        };
+        if let Shape::Claim(claim) = &object.shape {
+            self.epochs = self.epochs.max(claim.status.epoch().unwrap_or_default());
+        }
+    }
+
+    fn claims_listed(&self) -> bool {
+        let live = |feed| matches!(self.world.feeds.get(&feed), Some(FeedHealth::Live(_)));
+        live(Feed::CniUpgrades) && live(Feed::ServiceUpgrades)
+    }
+
     /// Tells the workers the accepted revisions, once the ledgers are listed.
     fn tell_workers(&self) {
         if !matches!(self.world.feeds.get(&Feed::Stores), Some(FeedHealth::Live(_))) {
@@ -295,8 +347,8 @@ impl Engine {
         }
     }
 
-    /// Runs every due pass and starts what may start.
-    fn work(&mut self) {
+    /// Runs every due pass and starts what may start; without a permit what is due stays due.
+    fn work(&mut self, permit: Option<Permit>) {
         let now = self.clock.now();
         if now < self.last {
             self.world.set_back(now);
@@ -305,13 +357,31 @@ impl Engine {
         }
         self.last = now;
         self.tell_turn(now);
+        let Some(permit) = permit else { return };
+        self.take_office(permit.epoch, now);
         while let Some(key) = self.queue.take(now) {
-            self.pass(&key, now);
+            self.pass(&key, now, permit);
         }
-        self.start_wanted(now);
+        self.start_wanted(now, permit);
     }
 
-    fn start_wanted(&mut self, now: Timestamp) {
+    /// With another epoch everything is decided anew: others may have led meanwhile.
+    fn take_office(&mut self, epoch: i64, now: Timestamp) {
+        if self.epoch.replace(epoch) == Some(epoch) {
+            return;
+        }
+        self.wanted.clear();
+        self.covered.clear();
+        self.told.clear();
+        for writing in self.writing.values_mut() {
+            writing.failed = true;
+        }
+        for key in self.world.all_keys() {
+            self.queue.hurry(key, now);
+        }
+    }
+
+    fn start_wanted(&mut self, now: Timestamp, permit: Permit) {
         let mut starting = Vec::new();
         for (id, effect) in &self.wanted {
             if self.running.contains(id) {
@@ -325,7 +395,7 @@ impl Engine {
         }
         for id in starting {
             if let Some(effect) = self.wanted.remove(&id) {
-                self.start(id, effect, now);
+                self.start(id, effect, permit);
             }
         }
     }
@@ -334,8 +404,7 @@ impl Engine {
         self.running.iter().filter(|id| !is_push(id)).count()
     }
 
-    fn start(&mut self, id: EffectId, effect: Effect, now: Timestamp) {
-        let permit = Permit { epoch: EPOCH, until: later(now, EFFECT_LIMIT) };
+    fn start(&mut self, id: EffectId, effect: Effect, permit: Permit) {
         tracing::debug!(effect = %id, "starts");
         self.running.insert(id.clone());
         let (ports, watch) = (self.ports.clone(), Stopwatch::start());
@@ -402,9 +471,8 @@ impl Engine {
         }
     }
 
-    /// Ends well: nothing new starts, running effects may finish.
-    async fn part(&mut self) {
-        self.sources.abort_all();
+    /// Ends well: nothing new starts, running effects may finish. Tells whether all did.
+    async fn part(&mut self) -> bool {
         let deadline = later(self.clock.now(), FAREWELL);
         let clock = self.clock;
         let tasks = &mut self.tasks;
@@ -412,6 +480,7 @@ impl Engine {
         if drained.is_none() {
             tracing::warn!(left = self.tasks.len(), "effects were still running at the end");
         }
+        drained.is_some()
     }
 }
 

@@ -8,11 +8,12 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{EPOCH, Engine, Writing};
+use super::{Engine, Writing};
 use crate::{
     api::names::RepoName,
     clock::{self, Stopwatch, later},
     mirror::{self, MirrorCase, ReadMemo},
+    perform::Permit,
     publish::{self, PublishCase},
     rollout::{
         self, Case, Decision, Now,
@@ -35,13 +36,13 @@ impl Default for Core {
 }
 
 impl Engine {
-    pub(super) fn pass(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn pass(&mut self, key: &Key, now: Timestamp, permit: Permit) {
         // The end of the status writes makes the key due again.
         if self.writing.contains_key(key) {
             return;
         }
         let watch = Stopwatch::start();
-        let decision = self.decide(key, now);
+        let decision = self.decide(key, Now { at: now, epoch: permit.epoch });
         self.metrics.passed(key, watch.elapsed());
         if let Some(recheck) = decision.recheck {
             self.queue.after(key.clone(), later(now, recheck));
@@ -56,15 +57,15 @@ impl Engine {
             // Intents of new effects are not stored yet; those of the pass before are.
             let stored = effects.iter().filter(|(id, effect)| covered.get(*id) == Some(*effect));
             self.wanted.extend(stored.map(|(id, effect)| (id.clone(), effect.clone())));
-            self.write_statuses(key, statuses, effects, now);
+            self.write_statuses(key, statuses, effects, (now, permit));
         }
     }
 
     /// The decision, or what is told of a key about which there is none.
-    fn decide(&mut self, key: &Key, now: Timestamp) -> Decision {
-        if self.halts.rest(key, now).is_none() {
+    fn decide(&mut self, key: &Key, now: Now) -> Decision {
+        if self.halts.rest(key, now.at).is_none() {
             // The core is total; this is the last line of defence, so that one target cannot take the others along.
-            match catch_unwind(AssertUnwindSafe(|| self.ask(key, Now { at: now, epoch: EPOCH }))) {
+            match catch_unwind(AssertUnwindSafe(|| self.ask(key, now))) {
                 Ok(decision) => {
                     if self.halts.lift(key) {
                         tracing::info!(key = %name(key), "decided again after failures");
@@ -72,7 +73,7 @@ impl Engine {
                     }
                     return decision;
                 }
-                Err(panic) => self.halt(key, panic_text(&*panic), now),
+                Err(panic) => self.halt(key, panic_text(&*panic), now.at),
             }
         }
         self.halted(key, now)
@@ -85,19 +86,18 @@ impl Engine {
     }
 
     /// What is told of a halted key until its next try.
-    fn halted(&self, key: &Key, now: Timestamp) -> Decision {
-        let Some((until, why)) = self.halts.rest(key, now) else { return Decision::default() };
+    fn halted(&self, key: &Key, now: Now) -> Decision {
+        let Some((until, why)) = self.halts.rest(key, now.at) else { return Decision::default() };
         let mut decision = match key {
             Key::Rollout(target) => {
                 let case =
                     Case { target, world: &self.world, profiles: &self.profiles, config: &self.config };
-                let now = Now { at: now, epoch: EPOCH };
                 catch_unwind(AssertUnwindSafe(|| rollout::halted(&case, why, now))).unwrap_or_default()
             }
             // Status branch and conditions tell of these: see `World::undecided`.
             Key::Mirror(_) | Key::Publish(_) => Decision::default(),
         };
-        decision.recheck = Some(clock::until(now, until));
+        decision.recheck = Some(clock::until(now.at, until));
         decision
     }
 
@@ -124,7 +124,7 @@ impl Engine {
         key: &Key,
         statuses: Vec<StatusWrite>,
         effects: BTreeMap<EffectId, Effect>,
-        now: Timestamp,
+        (now, permit): (Timestamp, Permit),
     ) {
         let writes: BTreeMap<EffectId, Effect> = statuses
             .into_iter()
@@ -141,7 +141,7 @@ impl Engine {
         let left: BTreeSet<EffectId> = writes.keys().cloned().collect();
         self.writing.insert(key.clone(), Writing { left, failed: false, effects });
         for (id, write) in writes {
-            self.start(id, write, now);
+            self.start(id, write, permit);
         }
     }
 

@@ -223,7 +223,7 @@ async fn what_was_wanted_while_the_same_effect_ran_waits_for_the_next_pass() {
     // A pass meanwhile saw the branch as it was before.
     engine.wanted.insert(id.clone(), push("after the first"));
     engine.finish(Ok((id, push("the first"), EffectOutcome::Done, Vec::new(), Duration::ZERO)));
-    engine.start_wanted(clock.now());
+    engine.start_wanted(clock.now(), Permit { epoch: 1, until: Timestamp::MAX });
     assert!(engine.running.is_empty() && engine.wanted.is_empty());
     assert_eq!(engine.queue.take(clock.now()), Some(key));
 }

@@ -85,9 +85,10 @@ impl Engine {
         }
     }
 
-    /// When the engine turns next if nothing happens; where somebody watches, it always turns again soon.
-    pub(super) fn next_turn(&self) -> Option<Timestamp> {
-        let due = self.queue.next_due();
+    /// When the engine turns next if nothing happens; where somebody watches, it always turns again soon. While it
+    /// must not act, what is due waits.
+    pub(super) fn next_turn(&self, may_act: bool) -> Option<Timestamp> {
+        let due = self.queue.next_due().filter(|_| may_act);
         let Some(_) = &self.vitals else { return due };
         let beat = Vitals::next_turn(self.clock.now());
         Some(due.map_or(beat, |due| due.min(beat)))

@@ -28,6 +28,11 @@ fn of_kind(kind: ClaimKind) -> String {
     format!("/apis/{}/{}", kind.api_version(), kind.plural())
 }
 
+/// Path of the Leases of a namespace.
+pub fn of_leases(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+}
+
 /// Feed that would show the object.
 pub const fn feed_of(id: &ObjectId) -> Feed {
     match id {

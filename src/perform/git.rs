@@ -1,5 +1,6 @@
 //! The way of a push to the worker that owns the repository.
 
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -24,6 +25,12 @@ pub struct Push {
     pub kind: PushKind,
     /// The commit.
     pub commit: NewCommit,
+    /// The push does not begin after this.
+    ///
+    /// One that has begun cannot be cut, so it may arrive when another replica leads. It moves its branch only from the
+    /// commit that it was decided on: where the next leader has pushed, it is refused; where it arrives first, the next
+    /// leader's is refused, looks again and finds this one.
+    pub until: Timestamp,
     /// How it ended, and the repository as it is seen since.
     pub reply: oneshot::Sender<(EffectOutcome, Vec<Observation>)>,
 }
@@ -40,9 +47,14 @@ impl GitPort {
     }
 
     /// Has the worker push and waits for the end.
-    pub async fn push(&self, kind: PushKind, commit: NewCommit) -> (EffectOutcome, Vec<Observation>) {
+    pub async fn push(
+        &self,
+        kind: PushKind,
+        commit: NewCommit,
+        until: Timestamp,
+    ) -> (EffectOutcome, Vec<Observation>) {
         let (reply, told) = oneshot::channel();
-        let sent = self.0.send(Push { kind, commit, reply }).await;
+        let sent = self.0.send(Push { kind, commit, until, reply }).await;
         let gone = || (EffectOutcome::Unknown("the Git worker has ended".to_owned()), Vec::new());
         if sent.is_err() { gone() } else { told.await.unwrap_or_else(|_| gone()) }
     }

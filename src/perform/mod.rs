@@ -51,7 +51,7 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 pub struct Permit {
     /// Epoch of the writer.
     pub epoch: i64,
-    /// No request of the effect is waited for after this.
+    /// No request of the effect is waited for after this, and no push begins.
     pub until: Timestamp,
 }
 
@@ -72,11 +72,11 @@ pub struct Ports {
 pub async fn perform(effect: &Effect, permit: Permit, ports: &Ports) -> (EffectOutcome, Vec<Observation>) {
     match effect {
         Effect::PushStatus { repo, commit } => match ports.git.get(repo) {
-            Some(git) => push_status::perform(git, commit).await,
+            Some(git) => push_status::perform(git, commit, permit).await,
             None => no_repository(repo),
         },
         Effect::PushRollback { repo, attempt, commit, head: _ } => match ports.git.get(repo) {
-            Some(git) => push_rollback::perform(git, attempt, commit).await,
+            Some(git) => push_rollback::perform(git, attempt, commit, permit).await,
             None => no_repository(repo),
         },
         effect => in_cluster(effect, permit, ports).await,

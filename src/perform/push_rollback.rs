@@ -1,6 +1,9 @@
 //! Pushes one rollback commit to the tracked branch.
 
-use super::git::{GitPort, PushKind};
+use super::{
+    Permit,
+    git::{GitPort, PushKind},
+};
 use crate::{
     api::names::AttemptId,
     rollout::effect::EffectOutcome,
@@ -11,6 +14,7 @@ pub(super) async fn perform(
     git: &GitPort,
     attempt: &AttemptId,
     commit: &NewCommit,
+    permit: Permit,
 ) -> (EffectOutcome, Vec<Observation>) {
-    git.push(PushKind::Rollback(attempt.clone()), commit.clone()).await
+    git.push(PushKind::Rollback(attempt.clone()), commit.clone(), permit.until).await
 }

@@ -1,11 +1,18 @@
 //! Pushes one commit to the status branch.
 
-use super::git::{GitPort, PushKind};
+use super::{
+    Permit,
+    git::{GitPort, PushKind},
+};
 use crate::{
     rollout::effect::EffectOutcome,
     world::{Observation, git::NewCommit},
 };
 
-pub(super) async fn perform(git: &GitPort, commit: &NewCommit) -> (EffectOutcome, Vec<Observation>) {
-    git.push(PushKind::Status, commit.clone()).await
+pub(super) async fn perform(
+    git: &GitPort,
+    commit: &NewCommit,
+    permit: Permit,
+) -> (EffectOutcome, Vec<Observation>) {
+    git.push(PushKind::Status, commit.clone(), permit.until).await
 }

@@ -16,7 +16,7 @@ use crate::{
         names::{Oid, RepoName},
         status::{Attempt, AttemptKind, Condition, NodeFailure, Outcome, Transition, Truth},
     },
-    config::{FirstContact, ServeAt},
+    config::{FirstContact, LeaderElection, ServeAt},
     manifest::{Code, Diagnostic, Severity, wish::Wish},
     mirror::ledger::{
         AttemptEntry, ObjectEntry, RollbackEntry, RollbackState, Standing, TargetEntry, WishEntry,
@@ -76,6 +76,7 @@ impl Lab {
             namespace: "trunkline-system".to_owned(),
             repositories: vec![repo],
             revert_window: Duration::from_hours(72),
+            leader_election: LeaderElection::OFF,
             cluster_uid: "cluster-uid".to_owned(),
             metrics: ServeAt::Nowhere,
             policies: None,

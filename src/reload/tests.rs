@@ -26,6 +26,7 @@ impl Files {
             namespace: "kube-system".to_owned(),
             cluster_uid: "u".to_owned(),
             allow_local: false,
+            election: ElectionFlags::default(),
         };
         let files = Self { dir, sources };
         files.write("config.yaml", &config("main"));
@@ -56,6 +57,15 @@ impl Files {
         let current = self.sources.read().unwrap();
         Changes::of(self.sources.clone(), current, Clock::real(), metrics.clone())
     }
+}
+
+#[test]
+fn a_version_that_does_not_go_with_the_flags_is_faulty() {
+    let mut files = Files::new();
+    files.sources.election.renew_deadline = Some(Duration::from_secs(14));
+    assert_eq!(files.sources.read().unwrap().config.leader_election.renew_deadline, Duration::from_secs(14));
+    files.write("config.yaml", &format!("{}leaderElection: {{ leaseDuration: 13s }}\n", config("main")));
+    assert!(files.error().contains("config.yaml: leaderElection, with the flags: "), "{}", files.error());
 }
 
 #[test]

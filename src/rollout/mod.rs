@@ -45,7 +45,7 @@ pub struct Case<'w> {
 pub struct Now {
     /// The present.
     pub at: Timestamp,
-    /// Leader epoch; 1 until the lease exists.
+    /// Leader epoch; statuses with a higher one are left alone.
     pub epoch: i64,
 }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::names::RepoName,
     clock::Clock,
-    config::{Config, FirstContact, Repository, ServeAt},
+    config::{Config, FirstContact, LeaderElection, Repository, ServeAt},
     dice::Dice,
     engine::{Engine, Ports, Threads},
     git::{Git2Remote, GitError, GitOptions, Remote, bare},
@@ -63,6 +63,7 @@ impl Lab {
             namespace: NAMESPACE.to_owned(),
             repositories: vec![repository(&remote)],
             revert_window: Duration::from_secs(72 * 3600),
+            leader_election: LeaderElection::OFF,
             cluster_uid: uid.unwrap_or_default(),
             metrics: ServeAt::Nowhere,
             policies: None,
@@ -88,6 +89,7 @@ impl Lab {
             threads: Threads::Caller,
             clock: self.clock,
             dice: Dice::new(seed),
+            identity: CLUSTER.to_owned(),
         };
         Ok(Engine::new(self.config.clone(), profile::built_in(), ports))
     }

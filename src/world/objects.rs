@@ -247,6 +247,17 @@ pub enum ClaimStatus {
     Unreadable(String),
 }
 
+impl ClaimStatus {
+    /// Leader epoch of its last writer, where one is told.
+    pub const fn epoch(&self) -> Option<i64> {
+        match self {
+            Self::Cni(status) => status.epoch,
+            Self::Service(status) => status.epoch,
+            Self::None | Self::Unreadable(_) => None,
+        }
+    }
+}
+
 /// Who put the brake on, and since when as far as the object says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {

@@ -4,6 +4,7 @@ mod daemon;
 mod declarations;
 mod documents;
 mod engine;
+mod lease;
 mod ledger;
 mod look;
 mod manifests;

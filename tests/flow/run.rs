@@ -30,6 +30,7 @@ async fn the_daemon_follows_a_repository_over_a_kubeconfig_and_ends_well_at_sigt
     );
     let daemon = trunkline(stage.dir.path())
         .args(["run", "--allow-local", "--log-format", "json"])
+        .args(["--lease-duration", "2s", "--renew-deadline", "1500ms", "--retry-period", "100ms"])
         .args(["--metrics-bind-address", "0", "--config"])
         .arg(config)
         .arg("--kubeconfig")
@@ -46,7 +47,7 @@ async fn the_daemon_follows_a_repository_over_a_kubeconfig_and_ends_well_at_sigt
     let log = errors(&output);
     assert!(published.is_some(), "nothing was published: {log}");
     assert!(output.status.success(), "{:?}: {log}", output.status);
-    assert!(log.contains("run one replica only") && log.contains("stopped"), "{log}");
+    assert!(log.contains("gave the lease back") && log.contains("stopped"), "{log}");
     assert!(log.lines().all(|line| line.starts_with('{')), "not all lines are JSON: {log}");
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use kube::Client;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use trunkline::{
@@ -124,13 +125,36 @@ impl Stage {
 
     /// An engine that does not run yet, whose way to the remote leads through `wrap`.
     pub(crate) fn make(&self, wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>) -> Engine {
+        self.seat("alone", "{enabled: false}", self.clone_dir(), self.cluster.client(), wrap)
+    }
+
+    /// One of several engines that elect the one that acts.
+    pub(crate) fn replica(
+        &self,
+        name: &str,
+        kube: Client,
+        wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>,
+    ) -> Engine {
+        self.seat(name, "{}", self.clone_dir().join(name), kube, wrap)
+    }
+
+    fn seat(
+        &self,
+        name: &str,
+        election: &str,
+        clone_dir: PathBuf,
+        kube: Client,
+        wrap: impl FnOnce(Box<dyn Remote>) -> Box<dyn Remote>,
+    ) -> Engine {
         let path = self.remote.path().to_str().unwrap().to_owned();
         let url = self.server.as_ref().map_or(path, |server| server.url());
-        let text = format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 30s\n");
+        let text = format!(
+            "cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 30s\nleaderElection: {election}\n"
+        );
         let config = Config::parse(&text, "trunkline-system", "uid-of-kube-system").unwrap();
         let clone = Git2Remote::open(GitOptions {
             url,
-            clone_dir: self.clone_dir(),
+            clone_dir,
             credentials: self.server.as_ref().map(|server| server.credentials()),
             allow_local: true,
             connect_timeout: Duration::from_secs(5),
@@ -138,11 +162,12 @@ impl Stage {
         });
         let remote = wrap(Box::new(clone.unwrap()));
         let ports = Ports {
-            kube: self.cluster.client(),
+            kube,
             remotes: BTreeMap::from([(RepoName::new("platform"), remote)]),
             threads: Threads::Caller,
             clock: self.clock,
             dice: Dice::new(1),
+            identity: name.to_owned(),
         };
         Engine::new(config, profile::built_in(), ports)
     }
@@ -155,6 +180,11 @@ impl Stage {
     /// Lets virtual time pass.
     pub(crate) async fn pass(&self, seconds: u64) {
         self.clock.sleep_until(later(self.clock.now(), Duration::from_secs(seconds))).await;
+    }
+
+    /// The same in tenths of a second.
+    pub(crate) async fn pass_tenths(&self, tenths: u64) {
+        self.clock.sleep_until(later(self.clock.now(), Duration::from_millis(100 * tenths))).await;
     }
 
     /// Status of a CNIUpgrade, read beside the API.

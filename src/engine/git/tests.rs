@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::{
     api::names::RepoName,
-    config::{FirstContact, ServeAt},
+    config::{FirstContact, LeaderElection, ServeAt},
     metrics::Metrics,
     perform::GitPort,
     world::git::{Descent, NewCommit, Signature},
@@ -24,6 +24,7 @@ struct Lines {
     pushes: VecDeque<Result<Pushed, GitError>>,
     asked: Vec<Option<Oid>>,
     tip: Option<Oid>,
+    pushed: u32,
 }
 
 impl Remote for Script {
@@ -48,7 +49,9 @@ impl Remote for Script {
     }
 
     fn push(&mut self, _: &NewCommit) -> Result<Pushed, GitError> {
-        self.0.lock().unwrap().pushes.pop_front().unwrap_or_else(|| Ok(Pushed::Done(Oid::new("c2"))))
+        let mut lines = self.0.lock().unwrap();
+        lines.pushed += 1;
+        lines.pushes.pop_front().unwrap_or_else(|| Ok(Pushed::Done(Oid::new("c2"))))
     }
 }
 
@@ -82,6 +85,7 @@ impl Bench {
             namespace: "trunkline".to_owned(),
             repositories: vec![repository.clone()],
             revert_window: Duration::ZERO,
+            leader_election: LeaderElection::OFF,
             cluster_uid: String::new(),
             metrics: ServeAt::Nowhere,
             policies: None,
@@ -115,18 +119,21 @@ impl Bench {
     }
 
     async fn push(&self, kind: PushKind) -> (EffectOutcome, GitSeen) {
-        let commit = NewCommit {
-            branch: "main".to_owned(),
-            parent: Some(Oid::new("c1")),
-            again: false,
-            changes: BTreeMap::new(),
-            message: String::new(),
-            by: Signature { name: String::new(), email: String::new() },
-            at: Timestamp::UNIX_EPOCH,
-        };
-        let (outcome, seen) = self.port.push(kind, commit).await;
+        let (outcome, seen) = self.port.push(kind, commit(), Timestamp::MAX).await;
         let Some(Observation::Git(seen)) = seen.into_iter().next() else { panic!("nothing seen") };
         (outcome, *seen)
+    }
+}
+
+fn commit() -> NewCommit {
+    NewCommit {
+        branch: "main".to_owned(),
+        parent: Some(Oid::new("c1")),
+        again: false,
+        changes: BTreeMap::new(),
+        message: String::new(),
+        by: Signature { name: String::new(), email: String::new() },
+        at: Timestamp::UNIX_EPOCH,
     }
 }
 
@@ -227,4 +234,15 @@ async fn a_look_that_the_answer_to_a_later_push_overtook_takes_nothing_back() {
     assert_eq!(tip(&world.git[&new.repo]), tip(&new));
     let again = bench.push(PushKind::Status).await.1;
     assert!(world.apply(Observation::Git(Box::new(again)), bench.clock.now()).is_empty(), "no news");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_comes_to_its_turn_too_late_does_not_begin() {
+    let bench = Bench::new(Script::default(), Threads::Caller);
+    let ended = bench.clock.now();
+    let (outcome, seen) = bench.port.push(PushKind::Status, commit(), ended).await;
+    assert!(matches!(outcome, EffectOutcome::Rejected(no) if no.kind == RejectionKind::Unavailable));
+    assert!(seen.is_empty() && bench.script.0.lock().unwrap().pushed == 0);
+    bench.push(PushKind::Status).await;
+    assert_eq!(bench.script.0.lock().unwrap().pushed, 1);
 }

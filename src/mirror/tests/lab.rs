@@ -11,7 +11,7 @@ use crate::{
         names::{AttemptId, HOLD, Oid, REPOSITORY, RepoName, Rv, Uid, WishHash},
         status::{Attempt, AttemptKind, LastGood, Outcome, Rollback},
     },
-    config::{Config, FirstContact, Repository, ServeAt},
+    config::{Config, FirstContact, LeaderElection, Repository, ServeAt},
     manifest::wish::Wish,
     mirror::{
         MirrorCase, ReadMemo,
@@ -110,6 +110,7 @@ impl Lab {
             namespace: "trunkline".to_owned(),
             repositories: vec![repo.clone()],
             revert_window: Duration::from_secs(72 * 3600),
+            leader_election: LeaderElection::OFF,
             cluster_uid: "c-1".to_owned(),
             metrics: ServeAt::Nowhere,
             policies: None,

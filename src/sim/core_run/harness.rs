@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::{ClaimKey, CniUpgradeSpec, names::RepoName},
-    config::{Config, FirstContact, Repository, ServeAt},
+    config::{Config, FirstContact, LeaderElection, Repository, ServeAt},
     mirror::{MirrorCase, ReadMemo, mirror},
     profile::{Profile, built_in},
     rollout::{
@@ -129,6 +129,7 @@ fn config() -> Config {
         namespace: HOME.to_owned(),
         repositories: vec![repository],
         revert_window: Duration::from_secs(72 * 3600),
+        leader_election: LeaderElection::OFF,
         cluster_uid: "sim".to_owned(),
         metrics: ServeAt::Nowhere,
         policies: None,
