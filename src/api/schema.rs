@@ -134,7 +134,8 @@ pub fn bounds(root: &Schema, path: &FieldPath) -> Option<String> {
     between(schema.minimum, schema.maximum)
 }
 
-fn at<'s>(root: &'s Schema, path: &FieldPath) -> Option<&'s Schema> {
+/// The schema of the field at a path.
+pub fn at<'s>(root: &'s Schema, path: &FieldPath) -> Option<&'s Schema> {
     path.0.iter().try_fold(root, |schema, element| match element {
         PathElement::Key(key) => inner(schema, key),
         PathElement::Index(_) => item_schema(schema),

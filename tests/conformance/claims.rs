@@ -1,9 +1,9 @@
 //! Our custom resources: schema, status, and who wrote what.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::plane::{CLAIMS, DEFINITIONS, MERGE_PATCH, Plane, claim, refusal, text};
+use super::plane::{CLAIMS, DEFINITIONS, MERGE_PATCH, Plane, cause, claim, refusal, text};
 
 pub(crate) async fn defaults_are_filled_in_and_unknown_fields_dropped(plane: &Plane) {
     let mut body = claim(&plane.name("calico"));
@@ -16,29 +16,157 @@ pub(crate) async fn defaults_are_filled_in_and_unknown_fields_dropped(plane: &Pl
     assert_eq!(made["spec"].get("surprise"), None);
     assert_eq!(made.get("status"), None);
     assert_eq!(made["metadata"]["generation"], 1);
+    body["metadata"]["name"] = json!(plane.name("other"));
+    body["spec"]["canary"] = json!({ "surprise": 1 });
     let strict = plane.create(&format!("{CLAIMS}?fieldValidation=Strict"), &body).await.unwrap_err();
-    assert_eq!((strict.code, strict.message.contains("spec.surprise")), (400, true));
+    assert_eq!((strict.code, strict.reason.as_str()), (400, "BadRequest"));
+    assert_eq!(
+        strict.message,
+        "CNIUpgrade in version \"v1\" cannot be handled as a CNIUpgrade: strict decoding error: unknown field \
+         \"spec.canary.surprise\", unknown field \"spec.surprise\""
+    );
+    let made = plane.create(CLAIMS, &body).await.unwrap();
+    assert_eq!(
+        made["spec"]["canary"],
+        json!({ "percentage": 10, "observationMinutes": 5, "healthThreshold": 1 })
+    );
 }
 
-pub(crate) async fn a_spec_that_breaks_the_schema_is_invalid_with_the_field(plane: &Plane) {
+pub(crate) async fn a_spec_that_breaks_the_schema_is_invalid_with_every_field(plane: &Plane) {
     let mut body = claim(&plane.name("calico"));
-    body["spec"] = json!({ "maxParallel": 0, "autoRollback": "yes" });
+    body["spec"] = json!({
+        "maxParallel": 0,
+        "autoRollback": "yes",
+        "driver": "none",
+        "canary": { "percentage": 101, "healthThreshold": 1.5 },
+        "provider": "",
+        "timeoutSeconds": 1,
+    });
     let status = plane.create(CLAIMS, &body).await.unwrap_err();
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
     let about = format!("CNIUpgrade.cni.example.com \"{}\" is invalid: [", plane.name("calico"));
     assert!(status.message.starts_with(&about), "{}", status.message);
     let details = status.details.unwrap();
-    let mut causes: Vec<_> =
-        details.causes.iter().map(|cause| (cause.field.as_str(), cause.reason.as_str())).collect();
+    assert_eq!((details.group.as_str(), details.kind.as_str()), ("cni.example.com", "CNIUpgrade"));
+    let mut causes: Vec<_> = details
+        .causes
+        .iter()
+        .map(|cause| (cause.field.as_str(), cause.reason.as_str(), cause.message.as_str()))
+        .collect();
     causes.sort_unstable();
     assert_eq!(
         causes,
         [
-            ("spec.autoRollback", "FieldValueTypeInvalid"),
-            ("spec.maxParallel", "FieldValueInvalid"),
-            ("spec.targetVersion", "FieldValueRequired"),
+            (
+                "spec.autoRollback",
+                "FieldValueTypeInvalid",
+                "Invalid value: \"string\": spec.autoRollback in body must be of type boolean: \"string\""
+            ),
+            (
+                "spec.canary.healthThreshold",
+                "FieldValueInvalid",
+                "Invalid value: 1.5: spec.canary.healthThreshold in body should be less than or equal to 1"
+            ),
+            (
+                "spec.canary.percentage",
+                "FieldValueInvalid",
+                "Invalid value: 101: spec.canary.percentage in body should be less than or equal to 100"
+            ),
+            (
+                "spec.driver",
+                "FieldValueNotSupported",
+                "Unsupported value: \"none\": supported values: \"daemonSet\", \"ownedTemplate\", \"nodeJob\""
+            ),
+            (
+                "spec.maxParallel",
+                "FieldValueInvalid",
+                "Invalid value: 0: spec.maxParallel in body should be greater than or equal to 1"
+            ),
+            (
+                "spec.provider",
+                "FieldValueInvalid",
+                "Invalid value: \"\": spec.provider in body should be at least 1 chars long"
+            ),
+            ("spec.targetVersion", "FieldValueRequired", "Required value"),
+            (
+                "spec.timeoutSeconds",
+                "FieldValueInvalid",
+                "Invalid value: 1: spec.timeoutSeconds in body should be greater than or equal to 30"
+            ),
         ]
     );
+}
+
+pub(crate) async fn lengths_counts_and_patterns_are_invalid_by_name(plane: &Plane) {
+    let path = plane.collection("apis/service.example.com/v1", "serviceupgrades");
+    let of = |spec: Value| {
+        let mut body = json!({ "apiVersion": "service.example.com/v1", "kind": "ServiceUpgrade" });
+        body["metadata"] = json!({ "name": "web" });
+        body["spec"] = spec;
+        body
+    };
+    let labels: serde_json::Map<String, Value> = (0..65).map(|at| (at.to_string(), json!("x"))).collect();
+    let broken = of(json!({
+        "serviceName": "a".repeat(64),
+        "targetService": { "selector": {}, "ports": [{ "port": 1, "targetPort": true, "name": "" }] },
+        "canary": { "observationPeriod": "10", "steps": [0, 200] },
+        "rollback": [],
+    }));
+    let crowded = of(json!({
+        "serviceName": "a",
+        "targetService": { "selector": labels, "ports": vec![json!({ "port": 1, "name": "a" }); 101] },
+    }));
+    let told = [
+        (&broken, "spec.serviceName", "FieldValueTooLong", "Too long: may not be more than 63 bytes"),
+        (
+            &broken,
+            "spec.targetService.selector",
+            "FieldValueInvalid",
+            "Invalid value: 0: spec.targetService.selector in body should have at least 1 properties",
+        ),
+        (
+            &broken,
+            "spec.targetService.ports[0].targetPort",
+            "FieldValueTypeInvalid",
+            "Invalid value: \"boolean\": spec.targetService.ports[0].targetPort in body must be of type \
+             integer,string: \"boolean\"",
+        ),
+        (
+            &broken,
+            "spec.canary.observationPeriod",
+            "FieldValueInvalid",
+            "Invalid value: \"10\": spec.canary.observationPeriod in body should match \
+             '^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$'",
+        ),
+        (
+            &broken,
+            "spec.canary.steps[1]",
+            "FieldValueInvalid",
+            "Invalid value: 200: spec.canary.steps[1] in body should be less than or equal to 100",
+        ),
+        (
+            &broken,
+            "spec.rollback",
+            "FieldValueTypeInvalid",
+            "Invalid value: \"array\": spec.rollback in body must be of type object: \"array\"",
+        ),
+        (
+            &crowded,
+            "spec.targetService.ports",
+            "FieldValueTooMany",
+            "Too many: 101: must have at most 100 items",
+        ),
+        (
+            &crowded,
+            "spec.targetService.selector",
+            "FieldValueTooMany",
+            "Too many: 65: must have at most 64 items",
+        ),
+    ];
+    for (body, field, reason, message) in told {
+        let status = plane.create(&path, body).await.unwrap_err();
+        assert_eq!(cause(&status, field), (reason.to_owned(), message.to_owned()), "{field}");
+    }
 }
 
 pub(crate) async fn status_and_spec_are_written_apart_and_only_the_spec_moves_the_generation(plane: &Plane) {
@@ -61,8 +189,16 @@ pub(crate) async fn status_and_spec_are_written_apart_and_only_the_spec_moves_th
     assert_eq!((&third["spec"]["paused"], &third["metadata"]["generation"]), (&json!(true), &json!(2)));
     assert_eq!(third["status"], second["status"]);
 
+    let entries = second["metadata"]["managedFields"].as_array().unwrap();
+    let entry = entries.iter().find(|entry| entry["subresource"] == "status").unwrap();
+    assert_eq!((&entry["manager"], &entry["fieldsV1"]["f:status"]["f:phase"]), (&json!("suite"), &json!({})));
+
     let bad = plane.patch(&status, MERGE_PATCH, &json!({ "status": { "phase": "Dancing" } })).await;
-    assert_eq!(refusal(bad), (422, "Invalid".to_owned()));
+    let bad = bad.unwrap_err();
+    let why = "Unsupported value: \"Dancing\": supported values: \"Pending\", \"Canary\", \"RollingOut\", \
+               \"Completed\", \"Rollback\", \"Failed\"";
+    assert_eq!(cause(&bad, "status.phase"), ("FieldValueNotSupported".to_owned(), why.to_owned()));
+    assert_eq!(bad.code, 422);
 }
 
 pub(crate) async fn an_annotation_moves_no_generation_and_names_its_writer(plane: &Plane) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::plane::{Plane, config_map, refusal, text};
+use super::plane::{Plane, config_map, text};
 
 async fn names(plane: &Plane, query: &str) -> Vec<String> {
     let list = plane.get(&format!("{}?{query}", plane.config_maps())).await.unwrap();
@@ -24,8 +24,18 @@ pub(crate) async fn selectors_narrow_a_list_in_order_of_name(plane: &Plane) {
     assert_eq!(names(plane, "resourceVersion=0").await, ["a", "b", "c"]);
     assert_eq!(names(plane, "labelSelector=name+in+(a,c),all%3Dyes").await, ["a", "c"]);
     assert_eq!(names(plane, "fieldSelector=metadata.name%3Db").await, ["b"]);
-    let refused = plane.get(&format!("{}?fieldSelector=spec.nodeName%3Db", plane.config_maps())).await;
-    assert_eq!(refusal(refused), (400, "BadRequest".to_owned()));
+    let bad = async |query: &str| {
+        let status = plane.get(&format!("{}?{query}", plane.config_maps())).await.unwrap_err();
+        assert_eq!((status.code, status.reason.as_str()), (400, "BadRequest"), "{query}");
+        status.message
+    };
+    let known =
+        "\"spec.nodeName\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    assert_eq!(bad("fieldSelector=spec.nodeName%3Db").await, known);
+    assert!(bad("labelSelector=a+in+(b").await.starts_with("unable to parse requirement"));
+    for query in ["limit=x", "resourceVersion=x"] {
+        assert!(bad(query).await.contains("parsing \"x\": invalid syntax"), "{query}");
+    }
 }
 
 pub(crate) async fn pages_are_of_one_state_whatever_is_written_between(plane: &Plane) {
@@ -47,7 +57,30 @@ pub(crate) async fn pages_are_of_one_state_whatever_is_written_between(plane: &P
 
     plane.create(&plane.config_maps(), &config_map("f", "1")).await.unwrap();
     plane.forget().await;
-    let late = page(first["metadata"]["continue"].clone()).await;
-    assert_eq!(refusal(late), (410, "Expired".to_owned()));
-    assert_eq!(refusal(page(json!("what")).await).0, 400);
+    let late = page(first["metadata"]["continue"].clone()).await.unwrap_err();
+    assert_eq!((late.code, late.reason.as_str()), (410, "Expired"));
+    let why = "The provided continue parameter is too old to display a consistent list result.";
+    assert!(late.message.starts_with(why), "{}", late.message);
+    let broken = page(json!("what")).await.unwrap_err();
+    assert_eq!((broken.code, broken.reason.as_str()), (400, "BadRequest"));
+    assert!(broken.message.starts_with("invalid continue token: continue key is not valid"));
+}
+
+pub(crate) async fn a_list_is_as_it_was_at_an_exact_version_and_none_of_the_future(plane: &Plane) {
+    with_maps(plane, &["a"]).await;
+    let list = plane.get(&plane.config_maps()).await.unwrap();
+    let version: u64 = text(&list, "/metadata/resourceVersion").parse().unwrap();
+    with_maps(plane, &["b"]).await;
+    assert_eq!(names(plane, &format!("resourceVersion={version}&resourceVersionMatch=Exact")).await, ["a"]);
+    assert_eq!(names(plane, &format!("resourceVersion={version}")).await, ["a", "b"]);
+    let ahead = plane.get(&format!("{}?resourceVersion={}", plane.config_maps(), version + 100_000)).await;
+    let ahead = ahead.unwrap_err();
+    assert_eq!((ahead.code, ahead.reason.as_str()), (504, "Timeout"));
+    assert!(ahead.message.starts_with("Timeout: Too large resource version: "), "{}", ahead.message);
+    assert_eq!(ahead.details.unwrap().causes[0].reason, "ResourceVersionTooLarge");
+    plane.forget().await;
+    let exact = format!("{}?resourceVersion={version}&resourceVersionMatch=Exact", plane.config_maps());
+    let late = plane.get(&exact).await.unwrap_err();
+    let why = "The resourceVersion for the provided list is too old.";
+    assert_eq!((late.code, late.reason.as_str(), late.message.as_str()), (410, "Expired", why));
 }

@@ -17,7 +17,8 @@ macro_rules! cases {
         $register! {
             claims {
                 defaults_are_filled_in_and_unknown_fields_dropped
-                a_spec_that_breaks_the_schema_is_invalid_with_the_field
+                a_spec_that_breaks_the_schema_is_invalid_with_every_field
+                lengths_counts_and_patterns_are_invalid_by_name
                 status_and_spec_are_written_apart_and_only_the_spec_moves_the_generation
                 an_annotation_moves_no_generation_and_names_its_writer
                 without_its_definition_a_custom_resource_is_not_served
@@ -37,6 +38,10 @@ macro_rules! cases {
                 a_deletion_with_another_uid_or_version_is_a_conflict_and_deletes_nothing
                 an_object_with_a_finalizer_stays_until_it_is_taken_off
                 dependents_go_after_their_owner_or_are_orphaned
+                a_dependent_of_two_owners_stays_with_the_last_one
+                a_dependent_of_nobody_is_collected
+                a_pod_goes_with_its_grace_and_what_it_owns_after_it
+                a_pod_that_is_on_no_node_goes_at_once
             }
             discovery {
                 the_client_library_discovers_our_kinds
@@ -47,6 +52,7 @@ macro_rules! cases {
             lists {
                 selectors_narrow_a_list_in_order_of_name
                 pages_are_of_one_state_whatever_is_written_between
+                a_list_is_as_it_was_at_an_exact_version_and_none_of_the_future
             }
             objects {
                 a_created_object_has_uid_version_and_time
@@ -58,6 +64,9 @@ macro_rules! cases {
                 an_update_without_a_version_is_taken_for_a_config_map_and_not_for_a_custom_resource
                 a_dry_run_answers_as_the_write_would_and_stores_nothing
                 a_body_that_is_no_object_of_the_kind_is_refused
+                a_name_is_taken_until_the_object_is_gone
+                a_lease_changes_hands_only_at_the_version_that_was_seen
+                events_are_found_by_what_they_are_about
                 a_daemon_set_that_cannot_run_is_invalid_with_every_cause
                 a_config_map_beyond_a_mebibyte_is_invalid_and_larger_bodies_are_not_stored_or_read
             }

@@ -22,6 +22,7 @@ pub(crate) async fn a_json_patch_applies_when_its_tests_hold(plane: &Plane) {
         plane.patch(&path, JSON_PATCH, &patch(&first["metadata"]["resourceVersion"])).await.unwrap_err();
     assert_eq!((late.code, late.reason.as_str()), (422, "Invalid"));
     assert_eq!(late.message, "the server rejected our request due to an error in our request");
+    assert!(late.details.unwrap().causes.is_empty());
     assert_eq!(plane.get(&path).await.unwrap(), second);
 }
 
@@ -33,6 +34,8 @@ pub(crate) async fn a_merge_patch_with_an_old_version_is_a_conflict(plane: &Plan
     let second = plane.patch(&path, MERGE_PATCH, &patch).await.unwrap();
     assert_eq!(second["data"], json!({ "other": "x" }));
     assert_eq!(refusal(plane.patch(&path, MERGE_PATCH, &patch).await), (409, "Conflict".to_owned()));
+    let moved = json!([{ "op": "replace", "path": "/metadata/resourceVersion", "value": version }]);
+    assert_eq!(refusal(plane.patch(&path, JSON_PATCH, &moved).await), (409, "Conflict".to_owned()));
 }
 
 pub(crate) async fn a_strategic_patch_annotates_a_node_and_not_a_custom_resource(plane: &Plane) {
@@ -40,14 +43,21 @@ pub(crate) async fn a_strategic_patch_annotates_a_node_and_not_a_custom_resource
     plane.create(CLAIMS, &claim(&plane.name("calico"))).await.unwrap();
     let patch = json!({ "metadata": { "annotations": { "a": "b" } } });
     let node = plane.patch(&format!("{NODES}/{}", plane.name("n1")), STRATEGIC_PATCH, &patch).await.unwrap();
-    assert_eq!(node["metadata"]["annotations"], json!({ "a": "b" }));
-    let refused = plane.patch(&plane.claim("calico"), STRATEGIC_PATCH, &patch).await;
-    assert_eq!(refusal(refused), (415, "UnsupportedMediaType".to_owned()));
+    assert_eq!(node["metadata"]["annotations"]["a"], "b");
+    let refused = plane.patch(&plane.claim("calico"), STRATEGIC_PATCH, &patch).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (415, "UnsupportedMediaType"));
+    let why = "the body of the request was in an unknown format - accepted media types include: \
+               application/json-patch+json, application/merge-patch+json";
+    assert!(refused.message.starts_with(why), "{}", refused.message);
+    let none =
+        plane.patch(&format!("{NODES}/{}", plane.name("n1")), "application/json", &patch).await.unwrap_err();
+    assert_eq!((none.code, none.message.as_str()), (415, "415: Unsupported Media Type"));
 }
 
 pub(crate) async fn a_patch_that_cannot_be_read_or_has_no_object_is_refused(plane: &Plane) {
     let path = plane.config_map("a");
-    assert_eq!(refusal(plane.patch(&path, MERGE_PATCH, &json!({})).await).0, 404);
+    let none = plane.patch(&path, MERGE_PATCH, &json!({})).await.unwrap_err();
+    assert_eq!((none.code, none.message.as_str()), (404, "configmaps \"a\" not found"));
     plane.create(&plane.config_maps(), &config_map("a", "1")).await.unwrap();
     assert_eq!(refusal(plane.patch(&path, JSON_PATCH, &json!({})).await), (400, "BadRequest".to_owned()));
     let gone = json!([{ "op": "remove", "path": "/data/other" }]);

@@ -186,6 +186,14 @@ pub(crate) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or_else(|| panic!("no text at {pointer}: {object}"))
 }
 
+/// The cause of a failure by its field: reason and message.
+pub(crate) fn cause(status: &Status, field: &str) -> (String, String) {
+    let causes = &status.details.as_ref().unwrap().causes;
+    let found = causes.iter().find(|cause| cause.field == field);
+    let found = found.unwrap_or_else(|| panic!("no cause at {field}: {status:?}"));
+    (found.reason.clone(), found.message.clone())
+}
+
 /// Code and reason of a failure.
 pub(crate) fn refusal(answer: Answer) -> (u16, String) {
     let status = answer.unwrap_err();

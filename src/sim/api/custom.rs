@@ -8,14 +8,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde_json::{Value, json};
 
 use super::{
+    breach,
     failure::{Cause, Failure},
     resources::Resource,
 };
 use crate::{
-    api::{
-        ClaimKind, crd,
-        schema::{self, Violation, ViolationKind},
-    },
+    api::{ClaimKind, crd, schema},
     sim::model::store::{Kind, ObjRef},
 };
 
@@ -98,22 +96,17 @@ pub(super) fn admit(
             .map(|violation| format!("unknown field \"{}\"", violation.path))
             .collect();
         if !unknown.is_empty() {
-            return Err(Failure::BadRequest(format!("strict decoding error: {}", unknown.join(", "))));
+            let (kind, version) = (resource.kind, resource.version);
+            return Err(Failure::BadRequest(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
+                unknown.join(", ")
+            )));
         }
     }
     schema::prune(schema, object);
     schema::fill_defaults(schema, object);
     schema::whole_numbers(object);
-    let causes: Vec<Cause> = schema::validate(schema, object).iter().map(cause).collect();
+    let causes: Vec<Cause> =
+        schema::validate(schema, object).iter().map(|of| breach::cause(schema, object, of)).collect();
     if causes.is_empty() { Ok(()) } else { Err(Failure::Invalid { resource, name: name.to_owned(), causes }) }
-}
-
-fn cause(violation: &Violation) -> Cause {
-    let (reason, kind) = match violation.kind {
-        ViolationKind::Missing => ("FieldValueRequired", "Required value"),
-        ViolationKind::WrongType => ("FieldValueTypeInvalid", "Invalid value"),
-        ViolationKind::OutOfRange | ViolationKind::Unknown => ("FieldValueInvalid", "Invalid value"),
-    };
-    let message = format!("{kind}: {}", violation.message);
-    Cause { reason, message, field: violation.path.to_string() }
 }

@@ -50,15 +50,27 @@ pub enum Failure {
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
     /// 406: no media type that the client accepts.
-    #[error("only the following media types are accepted: application/json")]
+    #[error("406: Not Acceptable\n\nAvailable representations: application/json")]
     NotAcceptable,
     /// 409: the name is taken.
-    #[error("{} already exists", named(.resource, .name))]
+    #[error("{}{} already exists", if *.going { "object is being deleted: " } else { "" }, named(.resource, .name))]
     AlreadyExists {
         /// Resource of the object.
         resource: &'static Resource,
         /// Its name.
         name: String,
+        /// Whether it is being deleted.
+        going: bool,
+    },
+    /// 409: a deletion of another version or UID than there is.
+    #[error("Operation cannot be fulfilled on {} {name:?}: {why}", .resource.kind)]
+    Precondition {
+        /// Resource of the object.
+        resource: &'static Resource,
+        /// Its name.
+        name: String,
+        /// Which precondition failed.
+        why: String,
     },
     /// 409: another version or UID than the caller wants.
     #[error("Operation cannot be fulfilled on {}: {why}", named(.resource, .name))]
@@ -69,6 +81,23 @@ pub enum Failure {
         name: String,
         /// Which precondition failed.
         why: String,
+    },
+    /// 410: the page asked for is of a state that is compacted.
+    #[error(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter."
+    )]
+    PageExpired,
+    /// 410: the list asked for is of a state that is compacted.
+    #[error("The resourceVersion for the provided list is too old.")]
+    ListExpired,
+    /// 504: the version asked for has not been given yet.
+    #[error("Timeout: Too large resource version: {asked}, current: {newest}")]
+    Ahead {
+        /// Version asked for.
+        asked: u64,
+        /// Newest version.
+        newest: u64,
     },
     /// 410: the version asked for is compacted.
     #[error("too old resource version: {asked} ({oldest})")]
@@ -87,6 +116,9 @@ pub enum Failure {
     /// 500 without a reason: etcd does not take an object of that size.
     #[error("etcdserver: request is too large")]
     StoreRefused,
+    /// 415: a patch format that the resource does not take.
+    #[error("415: Unsupported Media Type")]
+    UnsupportedPatch,
     /// 415: a body format that the resource does not take.
     #[error("the body of the request was in an unknown format - accepted media types include: {accepted}")]
     UnsupportedMediaType {
@@ -106,6 +138,14 @@ pub enum Failure {
         /// What is wrong, field by field.
         causes: Vec<Cause>,
     },
+    /// 422: an update that does not say which version it replaces.
+    #[error("{} is invalid: metadata.resourceVersion: {NO_VERSION}", named(.resource, .name))]
+    Unversioned {
+        /// Resource of the object.
+        resource: &'static Resource,
+        /// Its name.
+        name: String,
+    },
     /// 422: an option of the request has no such value.
     #[error("{kind}.meta.k8s.io \"\" is invalid: {}: {}", .cause.field, .cause.message)]
     InvalidOptions {
@@ -124,6 +164,9 @@ pub enum Failure {
     #[error("Internal error occurred: {0}")]
     Internal(String),
 }
+
+/// What is wrong with an update that carries no version.
+const NO_VERSION: &str = "Invalid value: 0: must be specified for an update";
 
 fn named(resource: &Resource, name: &str) -> String {
     format!("{} {name:?}", resource.qualified())
@@ -150,13 +193,17 @@ impl Failure {
             Self::NoSuchPath | Self::NotFound { .. } => 404,
             Self::MethodNotAllowed => 405,
             Self::NotAcceptable => 406,
-            Self::AlreadyExists { .. } | Self::Conflict { .. } => 409,
-            Self::Expired { .. } => 410,
+            Self::AlreadyExists { .. } | Self::Precondition { .. } | Self::Conflict { .. } => 409,
+            Self::PageExpired | Self::ListExpired | Self::Expired { .. } => 410,
             Self::TooLarge { .. } => 413,
-            Self::UnsupportedMediaType { .. } => 415,
-            Self::PatchRejected | Self::Invalid { .. } | Self::InvalidOptions { .. } => 422,
+            Self::UnsupportedPatch | Self::UnsupportedMediaType { .. } => 415,
+            Self::PatchRejected
+            | Self::Invalid { .. }
+            | Self::Unversioned { .. }
+            | Self::InvalidOptions { .. } => 422,
             Self::TooManyRequests { .. } => 429,
             Self::Internal(_) | Self::StoreRefused => 500,
+            Self::Ahead { .. } => 504,
         }
     }
 
@@ -170,14 +217,18 @@ impl Failure {
             Self::MethodNotAllowed => "MethodNotAllowed",
             Self::NotAcceptable => "NotAcceptable",
             Self::AlreadyExists { .. } => "AlreadyExists",
-            Self::Conflict { .. } => "Conflict",
-            Self::Expired { .. } => "Expired",
+            Self::Precondition { .. } | Self::Conflict { .. } => "Conflict",
+            Self::PageExpired | Self::ListExpired | Self::Expired { .. } => "Expired",
             Self::TooLarge { .. } => "RequestEntityTooLarge",
             Self::StoreRefused => "",
-            Self::UnsupportedMediaType { .. } => "UnsupportedMediaType",
-            Self::PatchRejected | Self::Invalid { .. } | Self::InvalidOptions { .. } => "Invalid",
+            Self::UnsupportedPatch | Self::UnsupportedMediaType { .. } => "UnsupportedMediaType",
+            Self::PatchRejected
+            | Self::Invalid { .. }
+            | Self::Unversioned { .. }
+            | Self::InvalidOptions { .. } => "Invalid",
             Self::TooManyRequests { .. } => "TooManyRequests",
             Self::Internal(_) => "InternalError",
+            Self::Ahead { .. } => "Timeout",
         }
     }
 
@@ -202,23 +253,41 @@ impl Failure {
         match self {
             Self::BadRequest(_)
             | Self::Unauthorized
+            | Self::PageExpired
+            | Self::ListExpired
             | Self::Expired { .. }
             | Self::TooLarge { .. }
+            | Self::UnsupportedMediaType { .. }
             | Self::StoreRefused => None,
             Self::NoSuchPath
             | Self::MethodNotAllowed
             | Self::NotAcceptable
-            | Self::UnsupportedMediaType { .. }
+            | Self::UnsupportedPatch
             | Self::PatchRejected => Some(json!({})),
             Self::Forbidden { resource, name, .. }
             | Self::NotFound { resource, name }
-            | Self::AlreadyExists { resource, name }
+            | Self::AlreadyExists { resource, name, .. }
             | Self::Conflict { resource, name, .. } => Some(about(resource, name, resource.plural)),
+            Self::Precondition { resource, name, .. } => Some(about(resource, name, resource.kind)),
+            Self::Ahead { .. } => Some(json!({
+                "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+                "retryAfterSeconds": 1,
+            })),
             Self::Invalid { resource, name, causes } => {
                 let mut details = about(resource, name, resource.kind);
                 let causes: Vec<Value> = causes.iter().map(shown).collect();
                 if let Some(details) = details.as_object_mut() {
                     details.insert("causes".to_owned(), causes.into());
+                }
+                Some(details)
+            }
+            Self::Unversioned { resource, name } => {
+                let mut details = about(resource, name, resource.plural);
+                let cause = json!({
+                    "reason": "FieldValueInvalid", "message": NO_VERSION, "field": "metadata.resourceVersion",
+                });
+                if let Some(details) = details.as_object_mut() {
+                    details.insert("causes".to_owned(), json!([cause]));
                 }
                 Some(details)
             }
@@ -237,8 +306,8 @@ impl From<Denied> for Failure {
             Denied::NotFound(at) => {
                 Self::NotFound { resource: resources::of(at.kind), name: (*at.name).to_owned() }
             }
-            Denied::AlreadyExists(at) => {
-                Self::AlreadyExists { resource: resources::of(at.kind), name: (*at.name).to_owned() }
+            Denied::AlreadyExists { at, going } => {
+                Self::AlreadyExists { resource: resources::of(at.kind), name: (*at.name).to_owned(), going }
             }
             Denied::Conflict { at, message } => {
                 Self::Conflict { resource: resources::of(at.kind), name: (*at.name).to_owned(), why: message }

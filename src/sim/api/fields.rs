@@ -18,6 +18,8 @@ const METADATA: [&str; 4] = ["labels", "annotations", "finalizers", "ownerRefere
 pub(super) struct Writer<'a> {
     /// Field manager.
     pub(super) name: &'a str,
+    /// Whether the status is written, and not everything else.
+    pub(super) status: bool,
     /// When.
     pub(super) at: Timestamp,
 }
@@ -29,8 +31,8 @@ pub(super) fn after(
     new: &Value,
     writer: Writer<'_>,
 ) -> Vec<Manager> {
-    let before = old.map(leaves).unwrap_or_default();
-    let now = leaves(new);
+    let before = old.map(|old| leaves(old, writer.status)).unwrap_or_default();
+    let now = leaves(new, writer.status);
     let value =
         |of: &Value, path: &[String]| path.iter().try_fold(of, |value, key| value.get(key.as_str())).cloned();
     let set: BTreeSet<Vec<String>> =
@@ -45,23 +47,32 @@ pub(super) fn after(
         })
         .collect();
     if !set.is_empty() {
-        if let Some(manager) = after.iter_mut().find(|manager| manager.name == writer.name) {
+        if let Some(manager) =
+            after.iter_mut().find(|of| of.name == writer.name && of.status == writer.status)
+        {
             manager.paths.extend(set);
             manager.at = writer.at;
         } else {
-            after.push(Manager { name: writer.name.to_owned(), at: writer.at, paths: set });
+            let Writer { name, status, at } = writer;
+            after.push(Manager { name: name.to_owned(), status, at, paths: set });
         }
     }
     after.retain(|manager| !manager.paths.is_empty());
     after
 }
 
-/// Paths of everything that can be owned: scalars, lists and empty maps.
-fn leaves(object: &Value) -> BTreeSet<Vec<String>> {
+/// Paths of everything that can be owned: scalars, lists and empty maps; of the status, its parts.
+fn leaves(object: &Value, status: bool) -> BTreeSet<Vec<String>> {
     let mut found = BTreeSet::new();
     for (key, value) in object.as_object().into_iter().flatten() {
         match key.as_str() {
-            "apiVersion" | "kind" | "status" => {}
+            "apiVersion" | "kind" => {}
+            key if (key == "status") != status => {}
+            // A status can be large, and nobody asks who wrote which part of a part.
+            "status" => {
+                let parts = value.as_object().into_iter().flatten();
+                found.extend(parts.map(|(part, _)| vec![key.clone(), part.clone()]));
+            }
             "metadata" => {
                 for part in METADATA {
                     if let Some(value) = value.get(part) {
@@ -102,14 +113,18 @@ pub(super) fn render(api_version: &str, managers: &[Manager]) -> Value {
                 level = below;
             }
         }
-        json!({
+        let mut entry = json!({
             "manager": manager.name,
             "operation": "Update",
             "apiVersion": api_version,
             "time": seconds(manager.at),
             "fieldsType": "FieldsV1",
             "fieldsV1": tree,
-        })
+        });
+        if let (true, Some(entry)) = (manager.status, entry.as_object_mut()) {
+            entry.insert("subresource".to_owned(), "status".into());
+        }
+        entry
     };
     managers.iter().map(entry).collect()
 }
@@ -119,7 +134,7 @@ mod tests {
     use super::*;
 
     fn writer(name: &str, second: i64) -> Writer<'_> {
-        Writer { name, at: Timestamp::from_second(second).unwrap() }
+        Writer { name, status: false, at: Timestamp::from_second(second).unwrap() }
     }
 
     #[test]

@@ -99,13 +99,19 @@ pub(super) fn page(model: &Model, target: &Target, query: &Query, stale: u64) ->
         token => Some(read_token(target, token)?),
     };
     let exact = query.text("resourceVersionMatch") == "Exact";
-    let rv = match (&from, query.number("resourceVersion")?) {
+    let asked = query.number("resourceVersion")?;
+    if let Some(asked) = asked.filter(|asked| *asked > model.rv()) {
+        return Err(Failure::Ahead { asked, newest: model.rv() });
+    }
+    let rv = match (&from, asked) {
         (Some((rv, _)), _) => *rv,
         (None, Some(rv)) if exact => rv,
         (None, _) => model.rv().saturating_sub(stale),
     };
+    let old = if from.is_some() { Failure::PageExpired } else { Failure::ListExpired };
     let after = from.map(|(_, at)| at);
-    let mut rest = state(model, target, rv)?
+    let mut rest = state(model, target, rv)
+        .map_err(|_| old)?
         .into_values()
         .filter(|object| after.as_ref().is_none_or(|after| object.at > *after))
         .filter(|object| selector.matches(object));
@@ -122,7 +128,7 @@ fn token(rv: u64, last: &ObjRef) -> String {
 
 fn read_token(target: &Target, token: &str) -> Result<(u64, ObjRef), Failure> {
     let parts: Vec<&str> = token.split('/').collect();
-    let bad = || Failure::BadRequest("continue key is not valid".to_owned());
+    let bad = || Failure::BadRequest("invalid continue token: continue key is not valid".to_owned());
     let [rv, namespace, name] = parts.as_slice() else { return Err(bad()) };
     Ok((rv.parse().map_err(|_| bad())?, ObjRef::new(target.resource.stored, *namespace, *name)))
 }

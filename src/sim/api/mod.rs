@@ -12,6 +12,7 @@
 //! the world machine knows are kept; CEL rules of a CustomResourceDefinition are not evaluated, and its deletion hides
 //! its objects instead of deleting them; deleting a Namespace leaves its contents.
 
+mod breach;
 mod custom;
 mod discovery;
 pub mod failure;

@@ -19,8 +19,6 @@ pub(super) enum Format {
 }
 
 const FOR_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json";
-const FOR_BUILTIN: &str =
-    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
 
 /// Lists that strategic merge joins item by item, with the field that identifies an item.
 const MERGE_KEYS: &[(&str, &str)] = &[
@@ -40,9 +38,8 @@ impl Format {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if !custom => Ok(Self::Strategic),
-            _ => {
-                Err(Failure::UnsupportedMediaType { accepted: if custom { FOR_CUSTOM } else { FOR_BUILTIN } })
-            }
+            _ if custom => Err(Failure::UnsupportedMediaType { accepted: FOR_CUSTOM }),
+            _ => Err(Failure::UnsupportedPatch),
         }
     }
 }

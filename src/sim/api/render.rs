@@ -52,7 +52,9 @@ fn metadata(resource: &Resource, stored: &Stored) -> Value {
         put("namespace", (*stored.at.namespace).into());
     }
     put("uid", stored.uid.as_str().into());
-    put("resourceVersion", stored.rv.to_string().into());
+    if stored.rv > 0 {
+        put("resourceVersion", stored.rv.to_string().into());
+    }
     put("creationTimestamp", seconds(stored.created));
     if stored.generation > 0 {
         put("generation", stored.generation.into());

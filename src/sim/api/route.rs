@@ -114,7 +114,7 @@ impl Query {
             text => text
                 .parse()
                 .map(Some)
-                .map_err(|_| Failure::BadRequest(format!("invalid {key}: {text:?} is not a number"))),
+                .map_err(|_| Failure::BadRequest(format!("invalid {key}: parsing {text:?}: invalid syntax"))),
         }
     }
 

@@ -137,7 +137,14 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<(String, bool, St
             if matches!(path, "metadata.name" | "metadata.namespace") || resource.fields.contains(&path) {
                 Ok((path.to_owned(), wanted, value.to_owned()))
             } else {
-                Err(Failure::BadRequest(format!("field label not supported: {path}")))
+                let known = ["metadata.name", "metadata.namespace"]
+                    .into_iter()
+                    .chain(resource.fields.iter().copied());
+                let known: Vec<String> = known.map(|path| format!("{path:?}")).collect();
+                Err(Failure::BadRequest(format!(
+                    "{path:?} is not a known field selector: only {}",
+                    known.join(", ")
+                )))
             }
         })
         .collect()
@@ -212,6 +219,8 @@ mod tests {
         assert!(parse("", "involvedObject.name!=n2,metadata.name=e1").unwrap().matches(&event()));
         assert!(!parse("", "involvedObject.name=").unwrap().matches(&event()));
         let unknown = parse("", "spec.other=a");
-        assert_eq!(unknown, Err(Failure::BadRequest("field label not supported: spec.other".to_owned())));
+        assert!(
+            matches!(unknown, Err(Failure::BadRequest(why)) if why.starts_with("\"spec.other\" is not a known"))
+        );
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     sim::model::{
         Model,
         body::Body,
-        store::{DeleteOptions, Deletion, Kind, Meta, ObjRef, Preconditions, Propagation, Stored},
+        store::{DeleteOptions, Deletion, Kind, Manager, Meta, ObjRef, Preconditions, Propagation, Stored},
     },
 };
 
@@ -93,7 +93,7 @@ impl Write<'_> {
         let agent = self.agent.split('/').next().unwrap_or("");
         let name =
             [self.query.text("fieldManager"), agent, "unknown"].into_iter().find(|name| !name.is_empty());
-        Writer { name: name.unwrap_or_default(), at: model.now() }
+        Writer { name: name.unwrap_or_default(), status: self.target.status, at: model.now() }
     }
 
     fn strict(&self) -> bool {
@@ -106,8 +106,12 @@ impl Write<'_> {
         if !matches!(media, "" | "application/json") {
             return Err(Failure::UnsupportedMediaType { accepted: "application/json" });
         }
-        let object: Value = serde_json::from_slice(self.body)
-            .map_err(|error| Failure::BadRequest(format!("the object provided is unrecognized: {error}")))?;
+        let object: Value = serde_json::from_slice(self.body).map_err(|error| {
+            let kind = self.resource().kind;
+            Failure::BadRequest(format!(
+                "the object provided is unrecognized (must be of type {kind}): {error}"
+            ))
+        })?;
         let text = |key: &str| object.get(key).and_then(Value::as_str);
         let (version, kind) = (self.resource().api_version(), self.resource().kind);
         let fits =
@@ -141,10 +145,9 @@ impl Write<'_> {
         let resource = self.resource();
         let namespace = self.target.namespace.as_deref().unwrap_or("");
         if !wire.namespace.is_empty() && wire.namespace != namespace {
-            return Err(Failure::BadRequest(format!(
-                "the namespace of the object ({}) does not match the namespace of the request ({namespace})",
-                wire.namespace
-            )));
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Failure::BadRequest(message.to_owned()));
         }
         if !wire.resource_version.is_empty() {
             let message = "resourceVersion should not be set on objects to be created";
@@ -163,7 +166,7 @@ impl Write<'_> {
                     "Required value: name or generateName is required",
                 )
             } else {
-                let message = format!("Invalid value: {name:?}: no lower-case DNS name");
+                let message = format!("Invalid value: {name:?}: {NO_SUBDOMAIN}");
                 cause("FieldValueInvalid", "metadata.name", &message)
             };
             return Err(Failure::Invalid { resource, name, causes: vec![cause] });
@@ -190,9 +193,7 @@ impl Write<'_> {
         let versioned =
             resource.custom || matches!(resource.stored, Kind::Lease | Kind::CustomResourceDefinition);
         if versioned && wire.resource_version.is_empty() && model.get(&at).is_some() {
-            let message = "Invalid value: 0: must be specified for an update";
-            let causes = vec![cause("FieldValueInvalid", "metadata.resourceVersion", message)];
-            return Err(Failure::Invalid { resource, name: (*at.name).to_owned(), causes });
+            return Err(Failure::Unversioned { resource, name: (*at.name).to_owned() });
         }
         self.store(model, &at, object, wire)
     }
@@ -230,7 +231,8 @@ impl Write<'_> {
         limits::object(resource, &at.name, &object)?;
         let body = parse::body(resource, &at.name, &object, Some(&old.body), model.now())?;
         if self.target.status {
-            return Ok(model.replace_status(at, &body, &preconditions)?);
+            let managers = self.managers(model, &old, &rendered, &object);
+            return Ok(model.replace_status(at, &body, Some(managers), &preconditions)?);
         }
         if let Body::Pod(_) = body
             && object.get("spec") != rendered.get("spec")
@@ -239,19 +241,27 @@ impl Write<'_> {
                 vec![cause("FieldValueForbidden", "spec", "Forbidden: the spec of a pod stays as it is")];
             return Err(Failure::Invalid { resource, name: (*at.name).to_owned(), causes });
         }
-        let managers = if resource.custom {
-            fields::after(&old.meta.managers, Some(&rendered), &object, self.writer(model))
-        } else {
-            Vec::new()
-        };
+        let managers = self.managers(model, &old, &rendered, &object);
         let meta = Meta { managers, ..wire.into_meta() };
         Ok(model.replace(at, meta, body, &preconditions)?)
+    }
+
+    /// Who wrote what, after this write.
+    fn managers(&self, model: &Model, old: &Stored, before: &Value, after: &Value) -> Vec<Manager> {
+        if self.resource().custom {
+            fields::after(&old.meta.managers, Some(before), after, self.writer(model))
+        } else {
+            Vec::new()
+        }
     }
 
     fn delete(&self, model: &mut Model) -> Result<Written, Failure> {
         let resource = self.resource();
         let options = self.delete_options()?;
-        let deletion = model.delete(&object_ref(self.target), &options)?;
+        let at = object_ref(self.target);
+        let seen = &options.preconditions;
+        expect(&*held(model, resource, &at)?, resource, seen)?;
+        let deletion = model.delete(&at, &options)?;
         match deletion {
             Deletion::Marked(object) => Ok(Written::Changed(object)),
             Deletion::Removed(object) if resource.stored == Kind::Pod => Ok(Written::Changed(object)),
@@ -260,12 +270,7 @@ impl Write<'_> {
                 "apiVersion": "v1",
                 "metadata": {},
                 "status": "Success",
-                "details": {
-                    "name": *object.at.name,
-                    "group": resource.group,
-                    "kind": resource.plural,
-                    "uid": object.uid,
-                },
+                "details": of_deleted(resource, &object),
             }))),
         }
     }
@@ -309,6 +314,34 @@ fn held(model: &Model, resource: &'static Resource, at: &ObjRef) -> Result<Arc<S
     model.get(at).cloned().ok_or_else(|| Failure::NotFound { resource, name: (*at.name).to_owned() })
 }
 
+/// Checks what a deletion expects.
+fn expect(object: &Stored, resource: &'static Resource, expected: &Preconditions) -> Result<(), Failure> {
+    let differs = |what: &str, asked: &str, is: &str, guess: &str| {
+        let why = format!(
+            "the {what} in the precondition ({asked}) does not match the {what} in record ({is}). The object might \
+             have been {guess}"
+        );
+        Err(Failure::Precondition { resource, name: (*object.at.name).to_owned(), why })
+    };
+    match (&expected.uid, expected.rv) {
+        (Some(uid), _) if *uid != object.uid => {
+            differs("UID", uid.as_str(), object.uid.as_str(), "deleted and then recreated")
+        }
+        (_, Some(rv)) if rv != object.rv => {
+            differs("ResourceVersion", &rv.to_string(), &object.rv.to_string(), "modified")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn of_deleted(resource: &Resource, object: &Stored) -> Value {
+    let mut details = json!({ "name": *object.at.name, "kind": resource.plural, "uid": object.uid });
+    if !resource.group.is_empty() {
+        put(&mut details, "group", Some(resource.group.into()));
+    }
+    details
+}
+
 fn preconditions(wire: &MetaWire) -> Preconditions {
     let given = |text: &String| (!text.is_empty()).then(|| text.clone());
     Preconditions {
@@ -328,6 +361,12 @@ fn put(object: &mut Value, key: &str, value: Option<Value>) {
         None => map.remove(key),
     };
 }
+
+/// What the API server says of a name that is none.
+const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+                            '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex \
+                            used for validation is \
+                            '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 /// Whether a text can be the name of an object.
 fn is_name(text: &str) -> bool {

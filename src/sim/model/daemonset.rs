@@ -460,14 +460,23 @@ impl Model {
         }
     }
 
-    /// Deletes what a deleted object owned, unless another owner is left.
+    /// Deletes what an object that is not there owned; where another owner is left, only the reference goes.
     pub(super) fn collect_dependents(&mut self, owner: &Uid) {
-        let orphans: Vec<(ObjRef, Uid)> =
-            self.store.dependents(owner).map(|held| (held.at.clone(), held.uid.clone())).collect();
-        for (at, uid) in orphans {
-            let preconditions = Preconditions { uid: Some(uid), rv: None };
-            let _ = self.delete(&at, &DeleteOptions { preconditions, ..DeleteOptions::default() });
+        let dependents: Vec<Arc<Stored>> = self.store.dependents(owner).cloned().collect();
+        for Stored { at, uid, meta, .. } in dependents.iter().map(|held| &**held) {
+            let (left, lost): (Vec<_>, Vec<_>) =
+                meta.owners.iter().cloned().partition(|owner| self.store.has_owner(&at.namespace, owner));
+            if lost.is_empty() {
+                continue;
+            }
+            if left.is_empty() {
+                let preconditions = Preconditions { uid: Some(uid.clone()), rv: None };
+                let _ = self.delete(at, &DeleteOptions { preconditions, ..DeleteOptions::default() });
+            } else {
+                let _ = self.store.alter(at, |stored| stored.meta.owners = left);
+            }
         }
+        self.react();
     }
 }
 

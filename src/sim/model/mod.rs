@@ -33,7 +33,7 @@ use kubelet::{Machine, Run};
 use remote::Remotes;
 use seed::Seed;
 use store::{
-    Change, DeleteOptions, Deletion, Denied, Kind, Meta, ObjRef, Preconditions, Store, Stored, What,
+    Change, DeleteOptions, Deletion, Denied, Kind, Manager, Meta, ObjRef, Preconditions, Store, Stored, What,
 };
 
 /// A range of milliseconds from which a delay is drawn.
@@ -248,6 +248,14 @@ impl Model {
                 let wait = self.timings.collect;
                 self.later(wait, Event::Collect(change.object.uid.clone()));
             }
+            if change.what == What::Added {
+                let Stored { at, meta, .. } = &*change.object;
+                let lost = meta.owners.iter().find(|owner| !self.store.has_owner(&at.namespace, owner));
+                if let Some(owner) = lost.map(|owner| owner.uid.clone()) {
+                    let wait = self.timings.collect;
+                    self.later(wait, Event::Collect(owner));
+                }
+            }
         }
     }
 
@@ -300,14 +308,16 @@ impl Model {
         result
     }
 
-    /// Replaces the status, as a write to the status subresource does; metadata and spec stay.
+    /// Replaces the status, as a write to the status subresource does; metadata and spec stay, and so do the managers
+    /// where none are given.
     pub fn replace_status(
         &mut self,
         at: &ObjRef,
         body: &Body,
+        managers: Option<Vec<Manager>>,
         preconditions: &Preconditions,
     ) -> Result<Arc<Stored>, Denied> {
-        let result = self.store.replace_status(at, body, preconditions);
+        let result = self.store.replace_status(at, body, managers, preconditions);
         self.react();
         result
     }

@@ -57,6 +57,24 @@ impl Kind {
         Self::ServiceUpgrade,
     ];
 
+    /// `kind` on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::ConfigMap => "ConfigMap",
+            Self::Service => "Service",
+            Self::Event => "Event",
+            Self::DaemonSet => "DaemonSet",
+            Self::ControllerRevision => "ControllerRevision",
+            Self::Lease => "Lease",
+            Self::CustomResourceDefinition => "CustomResourceDefinition",
+            Self::CniUpgrade => "CNIUpgrade",
+            Self::ServiceUpgrade => "ServiceUpgrade",
+        }
+    }
+
     /// Whether its objects live in a namespace.
     pub const fn namespaced(self) -> bool {
         match self {
@@ -142,6 +160,8 @@ pub struct Owner {
 pub struct Manager {
     /// Its name.
     pub name: String,
+    /// Whether the fields are of the status, which has entries of its own.
+    pub status: bool,
     /// When it last wrote.
     pub at: Timestamp,
     /// Paths of the fields, key by key.
@@ -260,8 +280,13 @@ pub enum Denied {
     #[error("{0} not found")]
     NotFound(ObjRef),
     /// 409 with reason `AlreadyExists`.
-    #[error("{0} already exists")]
-    AlreadyExists(ObjRef),
+    #[error("{at} already exists")]
+    AlreadyExists {
+        /// Which object.
+        at: ObjRef,
+        /// Whether it is being deleted, so that the name will be free.
+        going: bool,
+    },
     /// 409 with reason `Conflict`: another UID or version.
     #[error("{at}: {message}")]
     Conflict {
@@ -293,7 +318,7 @@ impl Denied {
     pub const fn code(&self) -> u16 {
         match self {
             Self::NotFound(_) => 404,
-            Self::AlreadyExists(_) | Self::Conflict { .. } => 409,
+            Self::AlreadyExists { .. } | Self::Conflict { .. } => 409,
             Self::Expired { .. } => 410,
             Self::Invalid { .. } => 422,
         }
@@ -302,7 +327,7 @@ impl Denied {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "NotFound",
-            Self::AlreadyExists(_) => "AlreadyExists",
+            Self::AlreadyExists { .. } => "AlreadyExists",
             Self::Conflict { .. } => "Conflict",
             Self::Expired { .. } => "Expired",
             Self::Invalid { .. } => "Invalid",

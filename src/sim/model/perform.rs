@@ -58,7 +58,9 @@ impl Model {
                     return (EffectOutcome::Moot, vec![gone]);
                 }
                 let now = match &no {
-                    No::Denied(Denied::Conflict { at, .. } | Denied::AlreadyExists(at)) => self.get(at),
+                    No::Denied(Denied::Conflict { at, .. } | Denied::AlreadyExists { at, .. }) => {
+                        self.get(at)
+                    }
                     No::Denied(Denied::NotFound(_) | Denied::Expired { .. } | Denied::Invalid { .. })
                     | No::RefMoved(_) => None,
                 };
@@ -196,6 +198,7 @@ impl Model {
         Ok(Answer::Object(self.replace_status(
             &claim_ref(&write.claim),
             &body,
+            None,
             &exact(&write.uid, write.rv),
         )?))
     }
@@ -321,7 +324,7 @@ fn rejection_of(no: &No) -> Rejection {
         No::Denied(denied) => {
             let kind = match denied {
                 Denied::NotFound(_) => RejectionKind::NotFound,
-                Denied::AlreadyExists(_) | Denied::Conflict { .. } => RejectionKind::Conflict,
+                Denied::AlreadyExists { .. } | Denied::Conflict { .. } => RejectionKind::Conflict,
                 Denied::Invalid { .. } => RejectionKind::Invalid,
                 Denied::Expired { .. } => RejectionKind::Unavailable,
             };

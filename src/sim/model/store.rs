@@ -102,8 +102,8 @@ impl Store {
         body: Body,
         now: Timestamp,
     ) -> Result<Arc<Stored>, Denied> {
-        if self.objects.contains_key(&at) {
-            return Err(Denied::AlreadyExists(at));
+        if let Some(old) = self.objects.get(&at) {
+            return Err(Denied::AlreadyExists { at, going: old.deleting.is_some() });
         }
         let generation = i64::from(at.kind.has_generation());
         let uid = self.uid();
@@ -122,9 +122,18 @@ impl Store {
         preconditions: &Preconditions,
     ) -> Result<Arc<Stored>, Denied> {
         let old = self.held(at, preconditions)?;
-        let added = meta.finalizers.iter().any(|name| !old.meta.finalizers.contains(name));
-        if old.deleting.is_some() && added {
-            let message = "no new finalizers can be added if the object is being deleted".to_owned();
+        let added: Vec<String> = meta
+            .finalizers
+            .iter()
+            .filter(|name| !old.meta.finalizers.contains(name))
+            .map(|name| format!("{name:?}"))
+            .collect();
+        if old.deleting.is_some() && !added.is_empty() {
+            let message = format!(
+                "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
+                 []string{{{}}}",
+                added.join(", ")
+            );
             return Err(Denied::Invalid { at: at.clone(), message });
         }
         if std::mem::discriminant(&old.body) != std::mem::discriminant(&body) {
@@ -137,16 +146,22 @@ impl Store {
         })
     }
 
-    /// Replaces the status; metadata and spec stay.
+    /// Replaces the status; metadata and spec stay, and so do the managers where none are given.
     pub fn replace_status(
         &mut self,
         at: &ObjRef,
         body: &Body,
+        managers: Option<Vec<Manager>>,
         preconditions: &Preconditions,
     ) -> Result<Arc<Stored>, Denied> {
         let old = self.held(at, preconditions)?;
         let body = old.body.clone().with_status_of(body);
-        self.alter(at, |stored| stored.body = body)
+        self.alter(at, |stored| {
+            stored.body = body;
+            if let Some(managers) = managers {
+                stored.meta.managers = managers;
+            }
+        })
     }
 
     /// Changes an object in place; nothing is written when nothing differs. An object that is being deleted and has
@@ -202,20 +217,28 @@ impl Store {
         }
     }
 
+    /// Whether the owner of something in a namespace is there; one of a kind that is not stored here counts as there.
+    pub fn has_owner(&self, namespace: &Arc<str>, owner: &Owner) -> bool {
+        let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == &*owner.kind) else { return true };
+        let namespace = if kind.namespaced() { Arc::clone(namespace) } else { "".into() };
+        let at = ObjRef::new(kind, namespace, Arc::clone(&owner.name));
+        self.objects.get(&at).is_some_and(|stored| stored.uid == owner.uid)
+    }
+
     /// One object, if it meets the preconditions.
     pub fn held(&self, at: &ObjRef, preconditions: &Preconditions) -> Result<Arc<Stored>, Denied> {
         let stored = self.objects.get(at).ok_or_else(|| Denied::NotFound(at.clone()))?;
         if let Some(uid) = preconditions.uid.as_ref().filter(|uid| **uid != stored.uid) {
             let message = format!(
-                "precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 stored.uid
             );
             return Err(Denied::Conflict { at: at.clone(), message });
         }
-        if let Some(rv) = preconditions.rv.filter(|rv| *rv != stored.rv) {
+        if preconditions.rv.is_some_and(|rv| rv != stored.rv) {
             let message =
-                format!("the object has been modified: resourceVersion {rv} was asked, it is {}", stored.rv);
-            return Err(Denied::Conflict { at: at.clone(), message });
+                "the object has been modified; please apply your changes to the latest version and try again";
+            return Err(Denied::Conflict { at: at.clone(), message: message.to_owned() });
         }
         Ok(Arc::clone(stored))
     }
