@@ -33,7 +33,10 @@ use super::status::{
 #[serde(rename_all = "camelCase")]
 pub struct CniUpgradeSpec {
     /// Version wanted on the selected nodes, as people write it: `v3.28.0` or `3.28.0`.
-    #[schemars(length(min = 1, max = 128))]
+    #[schemars(length(min = 1, max = 128), extend("x-kubernetes-validations" = [{
+        "rule": "self.trim().matches('^[A-Za-z0-9._+-]+$')",
+        "message": "must be a version: letters, digits, `.`, `_`, `-` and `+`, such as `v3.28.0`",
+    }]))]
     pub target_version: String,
     /// A few nodes first. Absent: no canary, every node still checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,6 +175,12 @@ impl CniPhase {
 /// What happened and what is waited for. Working memory of the rollout machine: everything needed after a restart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(oldSelf.epoch) || !has(self.epoch) || self.epoch >= oldSelf.epoch",
+    "message": "a newer leader has written the status",
+    "reason": "FieldValueForbidden",
+    "fieldPath": ".epoch",
+}]))]
 pub struct CniUpgradeStatus {
     /// Where the attempt stands.
     pub phase: CniPhase,

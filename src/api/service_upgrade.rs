@@ -16,6 +16,12 @@ use super::{
 
 /// What the Service shall be (`serviceName`, `targetService`) and how carefully (the rest).
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.canary) || ((self.serviceName + '-' + self.canary.serviceSuffix).size() <= 63 && \
+             (self.serviceName + '-' + self.canary.serviceSuffix).matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",
+    "message": "the canary Service `<serviceName>-<serviceSuffix>` needs a name of at most 63 small letters, digits and `-`",
+    "fieldPath": ".serviceName",
+}]))]
 #[kube(
     group = "service.example.com",
     version = "v1",
@@ -59,7 +65,11 @@ pub struct ServiceUpgradeSpec {
 pub struct TargetService {
     /// The full list of wanted ports; absent = the live ones stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 100))]
+    #[schemars(length(max = 100), extend("x-kubernetes-validations" = [{
+        "rule": "self.size() < 2 || self.all(port, has(port.name))",
+        "message": "each of several ports needs a name",
+        "reason": "FieldValueRequired",
+    }]))]
     pub ports: Option<Vec<TargetPort>>,
     /// Wanted selector.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
@@ -116,6 +126,18 @@ pub enum ServiceType {
 /// The canary Service, its weight and its checks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.steps) || (self.steps.isSorted() && self.steps.all(step, self.steps.exists_one(other, other == step)))",
+        "message": "every weight must be above the one before",
+        "fieldPath": ".steps",
+    },
+    {
+        "rule": "!has(self.steps) || self.steps.all(step, step < self.weight)",
+        "message": "every weight must be below the final `weight`",
+        "fieldPath": ".steps",
+    },
+]))]
 pub struct ServiceCanary {
     /// Percent of new connections wanted on the canary; 0 = probes only.
     #[serde(default)]
@@ -196,6 +218,17 @@ pub enum Rounding {
 /// One PromQL gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.min) || has(self.max)",
+        "message": "`min` or `max` is needed",
+        "reason": "FieldValueRequired",
+    },
+    {
+        "rule": "!has(self.min) || !has(self.max) || self.min <= self.max",
+        "message": "`min` must not be above `max`",
+    },
+]))]
 pub struct MetricGate {
     /// Name in reports.
     #[schemars(length(min = 1, max = 63))]
@@ -253,6 +286,12 @@ pub enum ServicePhase {
 /// What happened and what is waited for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(oldSelf.epoch) || !has(self.epoch) || self.epoch >= oldSelf.epoch",
+    "message": "a newer leader has written the status",
+    "reason": "FieldValueForbidden",
+    "fieldPath": ".epoch",
+}]))]
 pub struct ServiceUpgradeStatus {
     /// Where it stands.
     pub phase: ServicePhase,

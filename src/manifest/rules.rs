@@ -209,6 +209,8 @@ pub(super) fn spec(kind: ClaimKind, root: &Node, value: &Value) -> Vec<Fault> {
         }
         ClaimKind::ServiceUpgrade => {
             faults.extend(canary_service(root, value));
+            faults.extend(canary_metrics(root, value));
+            faults.extend(port_names(root, value));
             faults.extend(selector(root, value, &["spec", "targetService", "selector"]));
         }
     }
@@ -255,7 +257,51 @@ fn canary_service(root: &Node, value: &Value) -> Vec<Fault> {
             "spec.canary.steps: every weight must be above the one before",
         ));
     }
+    let weight = canary.get("weight").and_then(Value::as_i64).unwrap_or_default();
+    if steps.iter().any(|step| *step >= weight) {
+        let at = place(root, &["spec", "canary", "steps"]);
+        let message = format!("spec.canary.steps: every weight must be below the final one, {weight}");
+        faults.push(Fault::new(at, Code::OutOfRange, message).help("raise `weight`, or leave the step out"));
+    }
     faults
+}
+
+/// The item of a list at a path.
+fn item(root: &Node, keys: &[&str], index: usize) -> Range<usize> {
+    let at = root.locate(&path(keys).index(index));
+    at.value.span.clone()
+}
+
+/// A gate needs a bound, and two must leave something between them.
+fn canary_metrics(root: &Node, value: &Value) -> Vec<Fault> {
+    let keys = ["spec", "canary", "metrics"];
+    let metrics = value.pointer("/spec/canary/metrics").and_then(Value::as_array);
+    let wrong = metrics.into_iter().flatten().enumerate().filter_map(|(index, metric)| {
+        let bound = |key: &str| metric.get(key).and_then(Value::as_f64);
+        let (message, help) = match (bound("min"), bound("max")) {
+            (None, None) => ("needs `min` or `max`", "add the highest or the lowest good value"),
+            (Some(least), Some(most)) if least > most => {
+                ("has a `min` above its `max`", "write the lowest good value as `min`")
+            }
+            _ => return None,
+        };
+        let message = format!("spec.canary.metrics[{index}]: a metric {message}");
+        Some(Fault::new(item(root, &keys, index), Code::OutOfRange, message).help(help))
+    });
+    wrong.collect()
+}
+
+/// Of several ports each has a name, as in a Service.
+fn port_names(root: &Node, value: &Value) -> Vec<Fault> {
+    let keys = ["spec", "targetService", "ports"];
+    let ports = value.pointer("/spec/targetService/ports").and_then(Value::as_array);
+    let ports = ports.filter(|ports| ports.len() > 1);
+    let nameless = ports.into_iter().flatten().enumerate().filter(|(_, port)| port.get("name").is_none());
+    let fault = |(index, _)| {
+        let message = format!("spec.targetService.ports[{index}]: each of several ports needs a name");
+        Fault::new(item(root, &keys, index), Code::MissingField, message).help("add `name: …`")
+    };
+    nameless.map(fault).collect()
 }
 
 /// What is worth a look in a document that is used all the same.

@@ -1,7 +1,7 @@
 //! The conformance suite with a real control plane: all cases share one, each in a namespace of its own.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -39,13 +39,13 @@ macro_rules! register {
         /// Every case, by its path in the suite.
         pub(crate) const CASES: &[Case] = &[$($((
             concat!("conformance::", stringify!($module), "::", stringify!($case)),
-            |programs| run(programs, |plane| super::conformance::$module::$case(plane).boxed()),
+            |programs| run(&programs, |plane| super::conformance::$module::$case(plane).boxed()),
         ),)*)*];
     };
 }
 super::conformance::cases!(register);
 
-fn run(programs: PathBuf, case: for<'p> fn(&'p Plane) -> BoxFuture<'p, ()>) {
+fn run(programs: &Path, case: for<'p> fn(&'p Plane) -> BoxFuture<'p, ()>) {
     let mut suite = suite();
     let suite = suite.get_or_insert_with(|| Suite::start(programs));
     suite.cases += 1;
@@ -75,12 +75,12 @@ pub(crate) fn end(failed: bool) {
 }
 
 impl Suite {
-    fn start(programs: PathBuf) -> Self {
+    fn start(programs: &Path) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let bad = [Bad::everywhere(Trouble::Crashes, CRASHING)];
         let plane = runtime.block_on(async {
-            let plane = ControlPlane::start(&programs, &stages(&bad)).await;
+            let plane = ControlPlane::start(programs, &stages(&bad)).await;
             for definition in trunkline::api::crd::crds() {
                 let body = serde_json::to_vec(&definition).unwrap();
                 let request = Request::post(DEFINITIONS).body(body).unwrap();

@@ -114,6 +114,14 @@ pub(crate) async fn a_dependent_of_nobody_is_collected(plane: &Plane) {
 pub(crate) async fn a_pod_goes_with_its_grace_and_what_it_owns_after_it(plane: &Plane) {
     let node = json!({ "metadata": { "name": plane.name("n1") } });
     plane.create(NODES, &node).await.unwrap();
+    // Until then nobody plays its kubelet.
+    plane
+        .until("its kubelet has reported", async || {
+            let node = plane.get(&format!("{NODES}/{}", plane.name("n1"))).await.unwrap();
+            let conditions = node["status"]["conditions"].as_array()?.clone();
+            conditions.iter().any(|of| of["type"] == "Ready" && of["status"] != "Unknown").then_some(())
+        })
+        .await;
     let pods = plane.collection("api/v1", "pods");
     let body = json!({ "metadata": { "name": "p" }, "spec": {
         "nodeName": plane.name("n1"),

@@ -2,6 +2,7 @@
 //! passes them with the embedded cluster, that of `tests/cluster` with a real control plane.
 
 pub(crate) mod claims;
+pub(crate) mod constraints;
 pub(crate) mod daemonsets;
 pub(crate) mod deletion;
 pub(crate) mod discovery;
@@ -22,6 +23,12 @@ macro_rules! cases {
                 status_and_spec_are_written_apart_and_only_the_spec_moves_the_generation
                 an_annotation_moves_no_generation_and_names_its_writer
                 without_its_definition_a_custom_resource_is_not_served
+            }
+            constraints {
+                a_version_has_no_letters_that_an_image_cannot_have
+                a_service_that_cannot_be_tried_is_refused_with_the_field
+                rules_are_not_checked_on_what_breaks_the_schema
+                an_older_leader_cannot_write_a_status
             }
             daemonsets {
                 agents_look_as_on_a_real_cluster

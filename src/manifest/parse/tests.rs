@@ -460,8 +460,37 @@ fn a_canary_service_must_have_a_name_that_fits() {
         found,
         ["a.yaml:21:12 OutOfRange spec.canary.steps: every weight must be above the one before"]
     );
+    let found = only(&SERVICE.replace("    weight: 10", "    steps: [1, 10]\n    weight: 10"));
+    assert_eq!(
+        found,
+        [
+            "a.yaml:21:12 OutOfRange spec.canary.steps: every weight must be below the final one, 10 (raise `weight`, \
+          or leave the step out)"
+        ]
+    );
     let found = only(&SERVICE.replace("10m", "10 minutes"));
     assert!(found[0].ends_with("(write a duration such as `10m` or `1h30m`)"), "{found:?}");
+}
+
+#[test]
+fn gates_need_a_bound_and_several_ports_need_names() {
+    let gate = |bounds: &str| {
+        let metric = format!("    metrics:\n    - name: errors\n      query: up\n{bounds}    weight: 10");
+        only(&SERVICE.replace("    weight: 10", &metric))
+    };
+    assert_eq!(gate("      max: 1\n"), [""; 0]);
+    let found = gate("");
+    assert!(
+        found[0].contains("OutOfRange spec.canary.metrics[0]: a metric needs `min` or `max`"),
+        "{found:?}"
+    );
+    let found = gate("      min: 2\n      max: 1\n");
+    assert!(found[0].contains("a metric has a `min` above its `max`"), "{found:?}");
+    let found = only(&SERVICE.replace("- name: metrics\n        port", "- port"));
+    assert!(
+        found[0].contains("MissingField spec.targetService.ports[1]: each of several ports needs a name"),
+        "{found:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Breaches of a schema in the words of the API server.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+use kube::core::cel::ValidationError;
 use serde_json::Value;
 
 use super::{failure::Cause, parse::cause as said};
@@ -40,6 +43,57 @@ pub(super) fn cause(root: &JSONSchemaProps, object: &Value, violation: &Violatio
             Range::Other(why) => invalid(value.to_string(), why),
         },
     }
+}
+
+/// Whether the API server checks no rules after this.
+pub(super) fn hides_rules(cause: &Cause) -> bool {
+    matches!(
+        cause.reason,
+        "FieldValueNotSupported"
+            | "FieldValueRequired"
+            | "FieldValueTooLong"
+            | "FieldValueTooMany"
+            | "FieldValueTypeInvalid"
+    )
+}
+
+/// What it says then.
+pub(super) fn rules_not_checked() -> Cause {
+    let message = "Invalid value: null: some validation rules were not checked because the object was invalid; correct \
+                   the existing errors to complete validation";
+    said("FieldValueInvalid", "<nil>", message)
+}
+
+/// The cause that it names for a rule (`x-kubernetes-validations`) that does not hold; rules of objects and lists are
+/// told without the value.
+pub(super) fn broken_rule(root: &JSONSchemaProps, object: &Value, broken: &ValidationError) -> Cause {
+    let (field, message) = (&broken.field_path, &broken.message);
+    match broken.reason.as_deref() {
+        Some("FieldValueRequired") => {
+            said("FieldValueRequired", field, &format!("Required value: {message}"))
+        }
+        Some("FieldValueForbidden") => said("FieldValueForbidden", field, &format!("Forbidden: {message}")),
+        _ => {
+            let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
+            let plain = !matches!(type_of_rule(root, &broken.rule), Some("object" | "array"));
+            let value = object.pointer(&pointer).filter(|_| plain);
+            let value = value.map(|value| format!("{value}: ")).unwrap_or_default();
+            said("FieldValueInvalid", field, &format!("Invalid value: {value}{message}"))
+        }
+    }
+}
+
+/// The type of the values that a rule is about.
+fn type_of_rule<'s>(schema: &'s JSONSchemaProps, rule: &str) -> Option<&'s str> {
+    if schema.x_kubernetes_validations.iter().flatten().any(|of| of.rule == rule) {
+        return schema.type_.as_deref();
+    }
+    let items = match &schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => Some(&**items),
+        Some(JSONSchemaPropsOrArray::Schemas(_)) | None => None,
+    };
+    let fields = schema.properties.iter().flatten().map(|(_, field)| field);
+    fields.chain(items).find_map(|below| type_of_rule(below, rule))
 }
 
 /// In which way a value of the right type breaks its schema.

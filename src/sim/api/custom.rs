@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps,
 };
+use kube::core::cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,13 +21,16 @@ use crate::{
 struct Definition {
     crd: CustomResourceDefinition,
     schema: JSONSchemaProps,
+    rules: CompiledSchema,
 }
 
 static CNI: LazyLock<Definition> = LazyLock::new(|| define(ClaimKind::CniUpgrade));
 static SERVICE: LazyLock<Definition> = LazyLock::new(|| define(ClaimKind::ServiceUpgrade));
 
 fn define(kind: ClaimKind) -> Definition {
-    Definition { crd: crd::definition(kind), schema: crd::schema(kind) }
+    let schema = crd::schema(kind);
+    let rules = compile_schema(&serde_json::to_value(&schema).unwrap_or_default());
+    Definition { crd: crd::definition(kind), schema, rules }
 }
 
 fn definition(resource: &Resource) -> Option<&'static Definition> {
@@ -81,15 +85,16 @@ pub(super) fn columns(resource: &Resource) -> &'static [CustomResourceColumnDefi
         .unwrap_or_default()
 }
 
-/// Brings an object into the form that is stored: pruned, defaulted and valid. With `strict`, a field that would be
-/// pruned is a bad request.
+/// Brings an object into the form that is stored: pruned, defaulted and valid, also against the one that it replaces.
+/// With `strict`, a field that would be pruned is a bad request.
 pub(super) fn admit(
     resource: &'static Resource,
     name: &str,
     object: &mut Value,
+    old: Option<&Value>,
     strict: bool,
 ) -> Result<(), Failure> {
-    let Some(Definition { schema, .. }) = definition(resource) else { return Ok(()) };
+    let Some(Definition { schema, rules, .. }) = definition(resource) else { return Ok(()) };
     if strict {
         let unknown: Vec<String> = schema::unknown_fields(schema, object)
             .iter()
@@ -106,7 +111,12 @@ pub(super) fn admit(
     schema::prune(schema, object);
     schema::fill_defaults(schema, object);
     schema::whole_numbers(object);
-    let causes: Vec<Cause> =
+    let mut causes: Vec<Cause> =
         schema::validate(schema, object).iter().map(|of| breach::cause(schema, object, of)).collect();
+    if causes.iter().any(breach::hides_rules) {
+        causes.push(breach::rules_not_checked());
+    } else if let Err(broken) = Validator::new().validate_compiled(rules, object, old) {
+        causes.extend(broken.as_slice().iter().map(|rule| breach::broken_rule(schema, object, rule)));
+    }
     if causes.is_empty() { Ok(()) } else { Err(Failure::Invalid { resource, name: name.to_owned(), causes }) }
 }

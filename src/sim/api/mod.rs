@@ -9,8 +9,10 @@
 //! Limits, against a real API server: no authorisation, admission webhooks, server-side apply, protobuf, OpenAPI,
 //! aggregated discovery, streaming lists or `deletecollection`; foreground deletion is background deletion; pod
 //! templates are stored as written, without the server's defaults; of Nodes, Pods and DaemonSets only the fields that
-//! the world machine knows are kept; CEL rules of a CustomResourceDefinition are not evaluated, and its deletion hides
-//! its objects instead of deleting them; deleting a Namespace leaves its contents.
+//! the world machine knows are kept; the deletion of a CustomResourceDefinition hides its objects instead of deleting
+//! them; a change of a custom resource is checked whole, also where what was invalid before stays; deleting a Namespace
+//! leaves its contents; only custom resources have managed fields, of a status its parts alone; a refused finalizer is
+//! told once, not twice.
 
 mod breach;
 mod custom;

@@ -131,7 +131,7 @@ impl Write<'_> {
         if resource.status && resource.stored != Kind::Node {
             remove(&mut object, "status");
         }
-        custom::admit(resource, &at.name, &mut object, self.strict())?;
+        custom::admit(resource, &at.name, &mut object, None, self.strict())?;
         limits::object(resource, &at.name, &object)?;
         let body = parse::body(resource, &at.name, &object, None, model.now())?;
         let mut meta = wire.into_meta();
@@ -227,7 +227,7 @@ impl Write<'_> {
         } else if resource.status {
             put(&mut object, "status", rendered.get("status").cloned());
         }
-        custom::admit(resource, &at.name, &mut object, self.strict())?;
+        custom::admit(resource, &at.name, &mut object, Some(&rendered), self.strict())?;
         limits::object(resource, &at.name, &object)?;
         let body = parse::body(resource, &at.name, &object, Some(&old.body), model.now())?;
         if self.target.status {
