@@ -38,17 +38,8 @@ impl<'s> Daemon<'s> {
         let kubeconfig = stage.dir.path().join("kubeconfig");
         std::fs::write(&kubeconfig, served.kubeconfig()).unwrap();
         let mut child = trunkline(stage.dir.path())
-            .args(["run", "--allow-local", "--metrics-bind-address", "127.0.0.1:0"])
-            // The first one waits for one lease duration.
-            .args([
-                "--lease-duration",
-                "2s",
-                "--renew-deadline",
-                "1500ms",
-                "--retry-period",
-                "100ms",
-                "--config",
-            ])
+            .args(["run", "--allow-local", "--leader-elect=false"])
+            .args(["--metrics-bind-address", "127.0.0.1:0", "--config"])
             .arg(config)
             .arg("--kubeconfig")
             .arg(kubeconfig)
