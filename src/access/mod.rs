@@ -190,6 +190,7 @@ fn of_step(step: StepName) -> Vec<Right> {
         | StepName::RestoreStrategy => daemon_sets(&[Verb::Patch, Verb::Get]),
         StepName::DeletePod => may(Place::Agents, Resource::Pods, Which::All, &[Verb::Delete, Verb::Get]),
         StepName::PushStatus | StepName::PushRollback => Vec::new(),
+        StepName::RecordEvent => may(Place::Default, Resource::Events, Which::All, &[Verb::Create]),
     }
 }
 
@@ -213,15 +214,14 @@ fn of_feed(feed: Feed) -> Vec<Right> {
     may(place, resource, Which::All, &[Verb::List, Verb::Watch])
 }
 
-/// What the process does beside feeds and effects: it tells clusters apart by the UID of `kube-system`, holds a Lease,
-/// and tells of its custom resources in Events.
+/// What the process does beside feeds and effects: it tells clusters apart by the UID of `kube-system`, and holds a
+/// Lease.
 fn of_process() -> Vec<Right> {
     [
         may(Place::Cluster, Resource::Namespaces, Which::One("kube-system"), &[Verb::Get]),
         // What is created has no name yet that a rule could tell.
         may(Place::Own, Resource::Leases, Which::All, &[Verb::Create]),
         may(Place::Own, Resource::Leases, Which::One(ACCOUNT), &[Verb::Get, Verb::Update]),
-        may(Place::Default, Resource::Events, Which::All, &[Verb::Create]),
     ]
     .concat()
 }

@@ -6,6 +6,7 @@
 //! assumed; dropping the engine at any await point is like killing the process. Without the lease it observes and decides
 //! nothing. Limits: at most `WRITES` cluster writes at once.
 
+mod events;
 mod git;
 mod halt;
 mod lease;
@@ -37,7 +38,7 @@ pub use queue::{Queue, SPACING};
 pub use vitals::Vitals;
 
 use crate::{
-    api::names::{REPOSITORY, REQUESTED_AT, RepoName, Uid},
+    api::names::{AttemptId, REPOSITORY, REQUESTED_AT, RepoName, Uid},
     clock::{Clock, Stopwatch, later},
     config::Config,
     dice::Dice,
@@ -51,10 +52,11 @@ use crate::{
     rollout::effect::{Effect, EffectId, EffectOutcome, Rejection, RejectionKind, StepName},
     world::{Feed, FeedHealth, Key, Observation, Shape, World},
 };
+use events::Recorded;
 use git::{Ears, Since, Worker};
 use halt::Halts;
 use lease::Right;
-use pass::{Core, panic_text};
+use pass::{Core, name, panic_text};
 use rest::Rests;
 use told::About;
 
@@ -118,6 +120,7 @@ pub struct Engine {
     /// Effects whose intents the accepted statuses hold.
     covered: BTreeMap<Key, BTreeMap<EffectId, Effect>>,
     rests: Rests,
+    recorded: Recorded,
     /// Commits that the mirror has parsed already.
     memos: BTreeMap<RepoName, ReadMemo>,
     halts: Halts,
@@ -162,6 +165,7 @@ impl Engine {
             writing: BTreeMap::new(),
             covered: BTreeMap::new(),
             rests: Rests::default(),
+            recorded: Recorded::default(),
             memos: BTreeMap::new(),
             halts: Halts::default(),
             core: Core::default(),
@@ -382,14 +386,19 @@ impl Engine {
     }
 
     fn start_wanted(&mut self, now: Timestamp, permit: Permit) {
-        let mut starting = Vec::new();
+        let (mut starting, mut recording) = (Vec::new(), 0);
         for (id, effect) in &self.wanted {
             if self.running.contains(id) {
                 continue;
             }
             if let Some(until) = self.rests.until(id, effect, now) {
                 self.queue.after(id.key.clone(), until);
-            } else if self.cluster_writes() + starting.len() < WRITES || is_push(id) {
+            } else if id.step == StepName::RecordEvent {
+                if self.may_record(recording) {
+                    recording += 1;
+                    starting.push(id.clone());
+                }
+            } else if self.cluster_writes() + starting.len() - recording < WRITES || is_push(id) {
                 starting.push(id.clone());
             }
         }
@@ -401,11 +410,12 @@ impl Engine {
     }
 
     fn cluster_writes(&self) -> usize {
-        self.running.iter().filter(|id| !is_push(id)).count()
+        self.running.iter().filter(|id| !is_push(id) && id.step != StepName::RecordEvent).count()
     }
 
     fn start(&mut self, id: EffectId, effect: Effect, permit: Permit) {
-        tracing::debug!(effect = %id, "starts");
+        let (object, attempt) = (name(&id.key), id.attempt.as_ref().map(AttemptId::as_str));
+        tracing::debug!(effect = %id, object, attempt, "starts");
         self.running.insert(id.clone());
         let (ports, watch) = (self.ports.clone(), Stopwatch::start());
         self.tasks.spawn(async move {
@@ -430,12 +440,15 @@ impl Engine {
         self.running.remove(&id);
         // What was wanted meanwhile was decided without this end.
         self.wanted.remove(&id);
+        if id.step == StepName::RecordEvent {
+            return self.event_ended(id, effect, &outcome, now);
+        }
         for observation in seen {
             self.apply(observation);
         }
         match &outcome {
             EffectOutcome::Done | EffectOutcome::Moot => {
-                tracing::debug!(effect = %id, ?outcome, "ended");
+                tracing::debug!(effect = %id, object = name(&id.key), ?outcome, "ended");
                 self.apply(Observation::Accepted(id.clone()));
             }
             EffectOutcome::Rejected(no) => self.rejected(&id, no.clone()),
@@ -455,9 +468,11 @@ impl Engine {
 
     fn rejected(&mut self, id: &EffectId, no: Rejection) {
         if no.kind == RejectionKind::Conflict {
-            tracing::debug!(effect = %id, message = no.message, "conflict; looking again");
+            tracing::debug!(effect = %id, object = name(&id.key), why = no.message, "conflict; looking again");
         } else {
-            tracing::warn!(effect = %id, kind = ?no.kind, message = no.message, "rejected");
+            let attempt = id.attempt.as_ref().map(AttemptId::as_str);
+            let (object, why) = (name(&id.key), &no.message);
+            tracing::warn!(effect = %id, object, attempt, kind = ?no.kind, why, "rejected");
         }
         self.apply(Observation::Rejected(id.clone(), no));
     }

@@ -59,6 +59,9 @@ impl Engine {
             self.wanted.extend(stored.map(|(id, effect)| (id.clone(), effect.clone())));
             self.write_statuses(key, statuses, effects, (now, permit));
         }
+        if let Key::Rollout(target) = key {
+            self.want_events(key, target, now);
+        }
     }
 
     /// The decision, or what is told of a key about which there is none.
@@ -68,7 +71,7 @@ impl Engine {
             match catch_unwind(AssertUnwindSafe(|| self.ask(key, now))) {
                 Ok(decision) => {
                     if self.halts.lift(key) {
-                        tracing::info!(key = %name(key), "decided again after failures");
+                        tracing::info!(object = name(key), "decided again after failures");
                         self.apply(Observation::Decided(key.clone()));
                     }
                     return decision;
@@ -81,7 +84,12 @@ impl Engine {
 
     fn halt(&mut self, key: &Key, why: String, now: Timestamp) {
         let tries = self.halts.note(key, why.clone(), now, &mut self.dice);
-        tracing::error!(key = %name(key), why, tries, "the decision failed; only this key is halted and tried again");
+        tracing::error!(
+            object = name(key),
+            why,
+            tries,
+            "the decision failed; only this key is halted and tried again"
+        );
         self.apply(Observation::Undecided(key.clone(), why));
     }
 
@@ -171,13 +179,14 @@ impl Engine {
             return;
         }
         if !reasons.is_empty() {
-            tracing::info!(key = %name(key), reasons = reasons.join(", "), "waits");
+            tracing::info!(object = name(key), reasons = reasons.join(", "), "waits");
         }
         self.told.insert(key.clone(), reasons);
     }
 }
 
-fn name(key: &Key) -> String {
+/// What a key is about, for people.
+pub(super) fn name(key: &Key) -> String {
     match key {
         Key::Mirror(repo) => format!("mirror {repo}"),
         Key::Rollout(Target::Unresolved(claim)) => claim.to_string(),

@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::{
     api::{
-        CNIUpgrade,
+        CNIUpgrade, ClaimKey,
         status::{Condition, Truth},
     },
     config::Repository,
     git::{Git2Remote, GitOptions, bare::Author},
     mirror::{self, MirrorCase},
     publish::{self, PublishCase},
-    rollout::{self, Case, Decision, Now},
+    rollout::{self, Case, Decision, Now, effect::Event},
     sim::{
         lab::{CLUSTER, FOLDER, Lab},
         model::cluster::ClusterSpec,
@@ -302,4 +302,33 @@ async fn an_engine_is_ready_once_it_has_seen_everything_and_turns_while_nothing_
     ] {
         assert!(text.lines().any(|one| one == line), "`{line}` is not in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_is_given_up_and_one_that_nobody_answers_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = ClusterSpec::new(1, 1, "2026-03-01T10:00:00Z".parse().unwrap()).build();
+    let clock = Clock::embedded(model.now());
+    let mut engine = Lab::new(dir.path(), model, clock).unwrap().engine(1).unwrap();
+    let (key, claim) = (Key::Rollout(Target::Unresolved(ClaimKey::cni("a"))), ClaimKey::cni("a"));
+    let end = |engine: &mut Engine, name: &str, kind: RejectionKind| {
+        let id =
+            EffectId { key: key.clone(), attempt: None, step: StepName::RecordEvent, unit: name.to_owned() };
+        let event = Event {
+            name: name.to_owned(),
+            reason: "Canary".to_owned(),
+            message: String::new(),
+            warning: false,
+            at: clock.now(),
+            attempt: None,
+            revision: None,
+        };
+        let effect = Effect::RecordEvent { claim: claim.clone(), uid: Uid::new("u"), event: Box::new(event) };
+        let no = EffectOutcome::Rejected(Rejection { kind, message: String::new() });
+        engine.finish(Ok((id, effect, no, Vec::new(), Duration::ZERO)));
+        engine.queue.take(later(clock.now(), LIMIT)).is_some()
+    };
+    assert!(!end(&mut engine, "a.1", RejectionKind::Forbidden));
+    assert!(end(&mut engine, "a.2", RejectionKind::Unavailable));
+    assert!(engine.world.rejections.is_empty(), "a decision would see it");
 }

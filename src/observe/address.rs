@@ -46,6 +46,11 @@ pub const fn feed_of(id: &ObjectId) -> Feed {
     }
 }
 
+/// Path of the Events in a namespace.
+pub fn of_events(namespace: &str) -> Result<String, BadName> {
+    Ok(format!("/api/v1/namespaces/{}/events", checked(namespace)?))
+}
+
 /// Path of the collection that holds the object, and its name in it. Names are checked, since they may come from Git.
 pub fn of_object(id: &ObjectId) -> Result<(String, &str), BadName> {
     let (path, name) = match id {

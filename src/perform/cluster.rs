@@ -159,6 +159,17 @@ impl Cluster<'_> {
         Ok(Ended::Done(answered(id, &text)))
     }
 
+    /// Creates an Event; one of that name has told the same.
+    pub(super) async fn record(&self, namespace: &str, body: &Value) -> Performed {
+        let path = address::of_events(namespace)
+            .map_err(|error| Failure::no(RejectionKind::Invalid, &error.to_string()))?;
+        match self.send(Request::new(path).create(&post(), body.to_string().into_bytes())).await {
+            Ok(_) => Ok(Ended::Done(Vec::new())),
+            Err(Failure::No(no)) if no.kind == RejectionKind::Conflict => Ok(Ended::Moot(Vec::new())),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Replaces an object; the body carries the version.
     pub(super) async fn replace(&self, id: &ObjectId, body: &Value) -> Performed {
         let (path, name) = locate(id)?;

@@ -15,6 +15,7 @@ mod patch_template;
 mod push_rollback;
 mod push_status;
 mod record_attempt;
+mod record_event;
 mod release_claim;
 mod replace_claim;
 mod restore_strategy;
@@ -140,6 +141,7 @@ async fn write(effect: &Effect, cluster: &Cluster<'_>) -> Performed {
             restore_strategy::perform(cluster, agent, (uid, *rv), *strategy).await
         }
         Effect::DeletePod { pod, uid } => delete_pod::perform(cluster, pod, uid).await,
+        Effect::RecordEvent { claim, uid, event } => record_event::perform(cluster, claim, uid, event).await,
         // Pushes go to the Git worker, before this function.
         Effect::PushStatus { .. } | Effect::PushRollback { .. } => Ok(Ended::Moot(Vec::new())),
     }
@@ -165,6 +167,6 @@ fn subject(effect: &Effect, namespace: &str) -> Option<(ObjectId, Option<Uid>)> 
         | Effect::RestoreTemplate { agent, uid, .. }
         | Effect::RestoreStrategy { agent, uid, .. } => (ObjectId::Agent(agent.clone()), Some(uid.clone())),
         Effect::DeletePod { pod, uid } => (ObjectId::Pod(pod.clone()), Some(uid.clone())),
-        Effect::PushStatus { .. } | Effect::PushRollback { .. } => return None,
+        Effect::PushStatus { .. } | Effect::PushRollback { .. } | Effect::RecordEvent { .. } => return None,
     })
 }

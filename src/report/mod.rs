@@ -5,6 +5,7 @@
 
 pub mod commit;
 pub mod escape;
+pub mod events;
 pub mod explain;
 pub mod paint;
 pub mod plan;

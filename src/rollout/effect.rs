@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -69,11 +70,13 @@ pub enum StepName {
     PushStatus,
     /// Push one rollback commit to the tracked branch.
     PushRollback,
+    /// Record one Event about a custom resource.
+    RecordEvent,
 }
 
 impl StepName {
     /// All effects.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::WriteLedger,
         Self::CreateClaim,
         Self::ReplaceClaim,
@@ -89,6 +92,7 @@ impl StepName {
         Self::DeletePod,
         Self::PushStatus,
         Self::PushRollback,
+        Self::RecordEvent,
     ];
 }
 
@@ -248,6 +252,34 @@ pub enum Effect {
         /// Head it is built on.
         head: Oid,
     },
+    /// Record one Event; its name is a function of what it tells, so that it is there once however often it is tried.
+    RecordEvent {
+        /// The custom resource it is about.
+        claim: ClaimKey,
+        /// UID of that.
+        uid: Uid,
+        /// What it tells.
+        event: Box<Event>,
+    },
+}
+
+/// What one Event tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// `metadata.name`.
+    pub name: String,
+    /// PascalCase word.
+    pub reason: String,
+    /// Sentences for people.
+    pub message: String,
+    /// `Warning` rather than `Normal`.
+    pub warning: bool,
+    /// When that was.
+    pub at: Timestamp,
+    /// Number of the attempt it belongs to, for the log.
+    pub attempt: Option<i64>,
+    /// Revision that caused that attempt, for the log.
+    pub revision: Option<String>,
 }
 
 /// A status to write, whole.

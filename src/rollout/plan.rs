@@ -379,7 +379,8 @@ impl Writes {
             | Effect::RestoreStrategy { .. }
             | Effect::DeletePod { .. }
             | Effect::PushStatus { .. }
-            | Effect::PushRollback { .. } => {}
+            | Effect::PushRollback { .. }
+            | Effect::RecordEvent { .. } => {}
         }
     }
 

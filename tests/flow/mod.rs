@@ -5,6 +5,7 @@ mod declarations;
 mod documents;
 mod engine;
 mod lease;
+mod events;
 mod ledger;
 mod look;
 mod manifests;

@@ -486,7 +486,8 @@ fn detail(effect: &Effect) -> String {
         | Effect::DryRunTemplate { .. }
         | Effect::RestoreTemplate { .. }
         | Effect::PushStatus { .. }
-        | Effect::PushRollback { .. } => String::new(),
+        | Effect::PushRollback { .. }
+        | Effect::RecordEvent { .. } => String::new(),
     }
 }
 

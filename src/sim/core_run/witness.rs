@@ -166,7 +166,8 @@ impl Witness {
             | Effect::ForgetAttempt { .. }
             | Effect::DryRunTemplate { .. }
             | Effect::PushStatus { .. }
-            | Effect::PushRollback { .. } => Ok(()),
+            | Effect::PushRollback { .. }
+            | Effect::RecordEvent { .. } => Ok(()),
         }
     }
 

@@ -123,6 +123,8 @@ impl Model {
             Effect::PushStatus { repo, commit } | Effect::PushRollback { repo, commit, .. } => {
                 self.push(repo, commit)
             }
+            // Nothing in the world machine looks at Events.
+            Effect::RecordEvent { .. } => Ok(Answer::Nothing),
         }
     }
 
@@ -289,7 +291,8 @@ fn deletes(effect: &Effect) -> Option<Observation> {
         | Effect::RestoreTemplate { .. }
         | Effect::RestoreStrategy { .. }
         | Effect::PushStatus { .. }
-        | Effect::PushRollback { .. } => None,
+        | Effect::PushRollback { .. }
+        | Effect::RecordEvent { .. } => None,
     }
 }
 
