@@ -120,11 +120,11 @@ pub(super) fn get(address: &str, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-/// Writes the configuration that a stage needs, with these lines added, into a file of that name.
-pub(super) fn config(stage: &Stage, name: &str, more: &str) -> PathBuf {
-    let path = stage.dir.path().join(name);
+/// Writes the configuration that a stage needs into a file.
+pub(super) fn config(stage: &Stage) -> PathBuf {
+    let path = stage.dir.path().join("config.yaml");
     let url = stage.remote.path().display();
-    let text = format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n{more}");
+    let text = format!("cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n");
     std::fs::write(&path, text).unwrap();
     path
 }

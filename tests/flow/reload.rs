@@ -8,7 +8,7 @@ use super::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_configuration_takes_effect_and_a_faulty_one_leaves_the_one_before() {
     let stage = Stage::in_real_time(2);
-    let path = config(&stage, "config.yaml", "");
+    let path = config(&stage);
     let good = std::fs::read_to_string(&path).unwrap();
     let daemon = Daemon::start(&stage, &path);
     let address = daemon.address().await;

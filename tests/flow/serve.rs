@@ -16,7 +16,7 @@ async fn a_daemon_says_what_it_is_not_ready_for_and_that_it_is_healthy_meanwhile
         let listed = asked.uri.contains("/cniupgrades") && asked.method == "GET";
         listed.then_some(Fault::Delay(Duration::from_secs(3)))
     });
-    let daemon = Daemon::start(&stage, &config(&stage, "config.yaml", ""));
+    let daemon = Daemon::start(&stage, &config(&stage));
     let address = daemon.address().await;
     let told = daemon
         .until("CniUpgrades alone are not ready", |_| {
@@ -37,9 +37,7 @@ async fn a_daemon_says_what_it_is_not_ready_for_and_that_it_is_healthy_meanwhile
 async fn a_daemon_that_is_to_stop_is_not_ready_ends_its_writes_and_starts_nothing_new() {
     let stage = Stage::in_real_time(2);
     stage.cluster.faults().when(|asked| asked.writes().then_some(Fault::Delay(Duration::from_secs(2))));
-    // A lease is not waited for.
-    let alone = "leaderElection: { enabled: false }\n";
-    let daemon = Daemon::start(&stage, &config(&stage, "config.yaml", alone));
+    let daemon = Daemon::start(&stage, &config(&stage));
     let address = daemon.address().await;
     daemon
         .until("a write", |_| stage.cluster.faults().log().iter().find(|line| line.asked.writes()).cloned())
