@@ -153,8 +153,10 @@ impl Step<'_> {
             ledger.objects.insert(key.clone(), entry);
             return Some(place);
         };
-        let provider = ledger.targets.get(&entry.target).and_then(|target| target.provider.as_deref());
+        let target = ledger.targets.get(&entry.target);
+        let provider = target.and_then(|target| target.provider.as_deref());
         let wish = declaration.wish.on(provider);
+        let failed = target.is_some_and(|target| target.quarantine.contains(&wish.hash()));
         let returned = entry.removed.take().is_some();
         let from = if returned { None } else { Some(entry.wish.clone()) };
         let new_wish = returned || entry.wished.on(provider) != wish;
@@ -172,10 +174,14 @@ impl Step<'_> {
         entry.token.clone_from(&declaration.token);
         entry.wish = wish.hash();
         entry.wished = declaration.wish.clone();
+        let (place, introduced) = self.brought(key, from.as_ref(), Some(&entry.wish), provider);
         if !new_wish {
+            // It went and came back on the way: of a wish that failed here that is one more declaration.
+            if let Some(commit) = introduced.filter(|_| failed) {
+                entry.introduced = commit.clone();
+            }
             return None;
         }
-        let (place, introduced) = self.brought(key, from.as_ref(), Some(&entry.wish), provider);
         entry.introduced = introduced.unwrap_or(revision).clone();
         entry.before = from;
         Some(place)

@@ -15,13 +15,16 @@
 )]
 
 mod assets;
+mod audit;
 mod conforming;
 mod daemon;
 mod deploy;
 mod kubelets;
 mod plane;
+mod proxy;
 mod scene;
 mod stories;
+mod story;
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
@@ -34,6 +37,9 @@ mod manifests;
 #[path = "../git/server.rs"]
 #[allow(dead_code, reason = "shared with the other runner")]
 mod server;
+#[path = "../git/ssh.rs"]
+#[allow(dead_code, reason = "shared with the other runner")]
+mod ssh;
 
 use std::{io::Write, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -73,6 +79,14 @@ fn main() -> ExitCode {
     conforming::end(conclusion.has_failed());
     conclusion.exit_code()
 }
+
+/// The cases of a module from its functions, named after both.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        &[$((concat!(module_path!(), "::", stringify!($name)), |programs| crate::running($name(programs)))),*]
+    };
+}
+use cases;
 
 /// Tells people something, whatever the runner captures.
 fn say(text: &str) {

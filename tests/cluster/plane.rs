@@ -144,6 +144,11 @@ impl ControlPlane {
         kubeconfig(self.dir(), port, &token(user, &self.secret))
     }
 
+    /// A client of a user.
+    pub(crate) async fn client_of(&self, user: User) -> Client {
+        client(&self.kubeconfig(user, self.ports.api)).await
+    }
+
     /// A kubeconfig of whoever the token belongs to.
     pub(crate) fn kubeconfig_of(&self, token: &str) -> String {
         kubeconfig(self.dir(), self.ports.api, token)

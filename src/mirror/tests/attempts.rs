@@ -67,6 +67,17 @@ fn only_the_newest_attempts_are_kept_and_an_old_status_brings_none_back() {
 }
 
 #[test]
+fn a_failed_wish_that_is_put_in_again_before_its_rollback_commit_is_read_is_declared_by_the_later_commit() {
+    let mut lab = failed();
+    let r1 = rollback_commit(&mut lab);
+    let again = lab.push("again", &[("calico.yaml", Some(&cni("calico", "v3.28.0")))]);
+    lab.settle();
+    assert_eq!(lab.rollback().state, RollbackState::Recorded(r1));
+    assert_eq!(lab.entry(&calico()).introduced, again);
+    assert_eq!(lab.target().attempts.len(), 1);
+}
+
+#[test]
 fn a_failed_wish_is_quarantined_and_its_rollback_is_due_with_the_bytes_of_before_j3() {
     let lab = failed();
     assert_eq!(lab.target().quarantine, [wish("3.28.0")]);
