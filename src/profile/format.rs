@@ -294,8 +294,11 @@ fn lint_coverage(profile: &Profile, faults: &mut Vec<String>) {
 
 fn lint_health(profile: &Profile, faults: &mut Vec<String>) {
     let HealthRules { stable_seconds, fast_fail_seconds, max_restarts, unhealthy_percent } = profile.health;
-    if stable_seconds < 1 || fast_fail_seconds < 1 || max_restarts < 1 {
-        faults.push("stableSeconds, fastFailSeconds and maxRestarts must be at least 1".to_owned());
+    if stable_seconds < 0 {
+        faults.push("stableSeconds must not be negative".to_owned());
+    }
+    if fast_fail_seconds < 1 || max_restarts < 1 {
+        faults.push("fastFailSeconds and maxRestarts must be at least 1".to_owned());
     }
     if !(0..=100).contains(&unhealthy_percent) {
         faults.push("unhealthyPercent must be between 0 and 100".to_owned());

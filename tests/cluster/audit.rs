@@ -73,7 +73,7 @@ impl Entry {
 pub(crate) fn entries(log: &Path) -> Vec<Entry> {
     let text = std::fs::read_to_string(log).unwrap();
     // The last line may be half written.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let parsed = whole.lines().map(|line| serde_json::from_str::<Entry>(line).unwrap());
     let mut known = BTreeSet::new();
     // A watch is logged at its start and at its end.

@@ -46,6 +46,7 @@ impl Daemon {
             .args(more)
             .env_clear()
             .env("HOME", &own)
+            .env("POD_NAME", name)
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
@@ -58,6 +59,11 @@ impl Daemon {
     /// What it has said so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal by its name: `TERM`, `STOP`, `CONT`.

@@ -25,7 +25,7 @@ use super::{
     running, say,
     scene::{AGENT, CLAIMS, DAEMON_SETS, PODS, Scene},
     server::GitServer,
-    stories::config,
+    story,
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -326,7 +326,7 @@ async fn account(programs: PathBuf) {
     let start = Start {
         name: "daemon".to_owned(),
         kubeconfig: account.kubeconfig.clone(),
-        config: config(&git),
+        config: story::config(&git.url(), &git.credentials()),
         more: Vec::new(),
     };
     let _daemon = Daemon::start(scene.plane.dir(), &start);

@@ -19,6 +19,8 @@ mod audit;
 mod conforming;
 mod daemon;
 mod deploy;
+mod faults;
+mod leaders;
 mod kubelets;
 mod plane;
 mod proxy;
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(absent)
     };
-    let cases = [stories::CASES, deploy::CASES, conforming::CASES].concat();
+    let cases = [stories::CASES, faults::CASES, leaders::CASES, deploy::CASES, conforming::CASES].concat();
     let conclusion = libtest_mimic::run(&arguments, cases.into_iter().map(trial).collect());
     conforming::end(conclusion.has_failed());
     conclusion.exit_code()

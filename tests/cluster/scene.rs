@@ -115,6 +115,12 @@ impl Scene {
         self.versions().await.values().filter(|of| *of == version).count()
     }
 
+    /// Whether the strategy is the owner's.
+    pub(crate) async fn strategy_is_back(&self) -> bool {
+        let set = self.get(AGENT).await;
+        set.is_some_and(|set| set["spec"]["updateStrategy"]["type"] == "RollingUpdate")
+    }
+
     /// Status of a CNIUpgrade.
     pub(crate) async fn status(&self, name: &str) -> Option<Value> {
         self.get(&format!("{CLAIMS}/{name}")).await?.get("status").cloned()

@@ -16,6 +16,15 @@ use super::{
 /// The status branch.
 pub(crate) const STATUS: &str = "trunkline/status/prod";
 
+/// A configuration with one repository, looked at every second.
+pub(crate) fn config(url: &str, credentials: &Path) -> String {
+    let credentials = credentials.display();
+    format!(
+        "cluster: prod\nserver: {{ metrics: '127.0.0.1:0' }}\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n  \
+         credentials: {credentials}\n"
+    )
+}
+
 /// What a story works with.
 pub(crate) struct Story {
     pub(crate) scene: Scene,
@@ -67,10 +76,7 @@ impl Story {
             Some(ssh) => (ssh.url(self.git.repository().path()), ssh.credentials()),
             None => (self.git.url(), self.git.credentials()),
         };
-        let credentials = credentials.display();
-        format!(
-            "cluster: prod\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n  credentials: {credentials}\n"
-        )
+        config(&url, &credentials)
     }
 
     /// Waits until the daemon has published that it read the repository.
@@ -84,7 +90,7 @@ impl Story {
         self.git.repository()
     }
 
-    /// Pushes one file as its only change... as people do.
+    /// Pushes the manifest.
     pub(crate) fn push(&self, text: &str) -> String {
         self.repository().commit("main", &[("calico.yaml", text)])
     }
@@ -113,10 +119,7 @@ impl Story {
 
     /// Waits until the strategy is the owner's again.
     pub(crate) async fn until_strategy_is_back(&self) {
-        let back = async || {
-            let set = self.scene.get(super::scene::AGENT).await?;
-            (set["spec"]["updateStrategy"]["type"] == "RollingUpdate").then_some(())
-        };
+        let back = async || self.scene.strategy_is_back().await.then_some(());
         self.scene.until("the strategy is back", 60, back).await;
     }
 

@@ -129,6 +129,13 @@ impl GitServer {
         );
     }
 
+    /// Has a hook run a command once, at the next push to one branch.
+    pub(crate) fn at_next_push_to(&self, branch: &str, hook: &str, command: &str) {
+        let script = format!("rm -f hooks/{hook}\n{command}");
+        let guarded = format!("case \"$refs\" in *\" refs/heads/{branch}\"*) ;; *) exit 0 ;; esac\n{script}");
+        self.hook(hook, &guarded);
+    }
+
     /// Takes pushes again.
     pub(crate) fn allow_pushes(&self) {
         for name in ["pre-receive", "update"] {
@@ -145,7 +152,7 @@ impl GitServer {
         let hooks = self.dir.path().join("repo.git/hooks");
         fs::create_dir_all(&hooks).unwrap();
         let (draft, hook) = (hooks.join("draft"), hooks.join(name));
-        fs::write(&draft, format!("#!/bin/sh\ncat >/dev/null\n{script}\n")).unwrap();
+        fs::write(&draft, format!("#!/bin/sh\nrefs=$(cat)\n{script}\n")).unwrap();
         fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(&draft, &hook).unwrap();
     }
