@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,6 +30,12 @@ pub(crate) struct Entry {
     pub(crate) response_object: Value,
     #[serde(default)]
     response_status: Code,
+    /// When it came in.
+    #[serde(rename = "requestReceivedTimestamp")]
+    pub(crate) began: Timestamp,
+    /// When it was answered.
+    #[serde(rename = "stageTimestamp")]
+    pub(crate) ended: Timestamp,
 }
 
 /// What a request is about.

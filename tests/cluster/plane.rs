@@ -51,6 +51,8 @@ pub(crate) struct ControlPlane {
     ports: Ports,
     secret: String,
     children: Vec<(Part, Child)>,
+    /// Whether the controllers have the limits of their default flags towards the API server.
+    default_limits: bool,
     kept: bool,
     pub(crate) client: Client,
 }
@@ -112,6 +114,7 @@ impl ControlPlane {
             ports,
             secret,
             children: Vec::new(),
+            default_limits: false,
             kept: false,
             client,
         };
@@ -187,6 +190,13 @@ impl ControlPlane {
         assert!(sent.unwrap().success(), "kill -{name}");
     }
 
+    /// Starts the controllers anew with their default flags: 20 requests a second.
+    pub(crate) fn controllers_at_default_limits(&mut self) {
+        self.default_limits = true;
+        self.kill(Part::Controllers);
+        self.begin(Part::Controllers);
+    }
+
     /// Has etcd forget every change before a version.
     pub(crate) fn compact(&self, version: &str) {
         let body = serde_json::json!({ "revision": version }).to_string();
@@ -244,7 +254,9 @@ impl ControlPlane {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ];
-            common.extend(limits.clone());
+            if !self.default_limits {
+                common.extend(limits.clone());
+            }
             common
         };
         match part {

@@ -6,7 +6,7 @@
 use std::{
     io,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -28,6 +28,7 @@ pub(crate) struct Asked {
     pub(crate) method: String,
     /// Path and query.
     pub(crate) path: String,
+    pub(crate) at: Instant,
 }
 
 impl Asked {
@@ -142,6 +143,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<A
             number: seen.len(),
             method: request.method().to_string(),
             path: request.uri().to_string(),
+            at: Instant::now(),
         };
         seen.push(asked.clone());
         asked

@@ -50,7 +50,7 @@ impl Scene {
             .await;
         scene.ask(Method::POST, DAEMON_SETS, &calico("v3.27.2")).await;
         scene
-            .until("all agents are Ready", 120, async || {
+            .until("all agents are Ready", 600, async || {
                 let set = scene.get(AGENT).await?;
                 (set["status"]["numberReady"] == json!(nodes)).then_some(())
             })

@@ -31,6 +31,10 @@ pub(crate) struct Story {
     pub(crate) git: GitServer,
     /// In front of the same repository, where the daemon reaches it by ssh.
     ssh: Option<SshServer>,
+    /// Whether agents need no stable time.
+    quick: bool,
+    /// Where the daemon serves metrics.
+    serve_at: String,
     /// The daemon, unless it is dead.
     pub(crate) daemon: Option<Daemon>,
     /// Text of the kubeconfig of the next daemon.
@@ -51,12 +55,35 @@ impl Story {
     pub(crate) async fn without_daemon(programs: &Path, nodes: usize, bad: &[Bad]) -> Self {
         let scene = Scene::new(programs, nodes, bad).await;
         let kubeconfig = scene.plane.kubeconfig(User::Trunkline, scene.plane.port());
-        Self { scene, git: GitServer::start(), ssh: None, daemon: None, kubeconfig }
+        Self {
+            scene,
+            git: GitServer::start(),
+            ssh: None,
+            quick: false,
+            serve_at: "127.0.0.1:0".to_owned(),
+            daemon: None,
+            kubeconfig,
+        }
+    }
+
+    /// From the next start on an agent that is Ready counts at once, and one that crashes as well.
+    pub(crate) fn quick(&mut self) {
+        self.quick = true;
     }
 
     /// From the next start on the daemon reaches the repository by ssh.
     pub(crate) fn over_ssh(&mut self) {
         self.ssh = Some(SshServer::start());
+    }
+
+    /// From the next start on the built-in profiles count.
+    pub(crate) fn slow(&mut self) {
+        self.quick = false;
+    }
+
+    /// Serves metrics and readiness there from the next start on.
+    pub(crate) fn serve_at(&mut self, address: String) {
+        self.serve_at = address;
     }
 
     /// Starts the daemon, with the clone that the one before left.
@@ -76,7 +103,12 @@ impl Story {
             Some(ssh) => (ssh.url(self.git.repository().path()), ssh.credentials()),
             None => (self.git.url(), self.git.credentials()),
         };
-        config(&url, &credentials)
+        let quick = if self.quick {
+            format!("policies: {}\n", quick_policies(self.scene.plane.dir()).display())
+        } else {
+            String::new()
+        };
+        config(&url, &credentials).replace("127.0.0.1:0", &self.serve_at) + &quick
     }
 
     /// Waits until the daemon has published that it read the repository.
@@ -130,8 +162,11 @@ impl Story {
     }
 
     /// The daemon said nothing that it should not have.
-    pub(crate) fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         let daemon = self.daemon.take().expect("the daemon lives");
+        // Before it runs, SIGTERM ends it as it ends any process.
+        let runs = async || daemon.log().contains("\"repositories\":1").then_some(());
+        self.scene.until("the daemon runs", 30, runs).await;
         daemon.signal("TERM");
         let log = daemon.log();
         let status = daemon.wait();
@@ -140,3 +175,17 @@ impl Story {
         assert!(!log.contains(super::server::TOKEN), "the log shows the token");
     }
 }
+
+/// A folder of policies whose only profile is that of Calico with the shortest times.
+fn quick_policies(dir: &Path) -> PathBuf {
+    let policies = dir.join("policies");
+    std::fs::create_dir_all(policies.join("providers")).unwrap();
+    let profile = CALICO
+        .replace("stableSeconds: 10", "stableSeconds: 0")
+        .replace("fastFailSeconds: 60", "fastFailSeconds: 1");
+    assert_ne!(profile, CALICO);
+    std::fs::write(policies.join("providers/calico.yaml"), profile).unwrap();
+    policies
+}
+
+const CALICO: &str = include_str!("../../policies/providers/calico.yaml");
