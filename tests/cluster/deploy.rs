@@ -34,6 +34,9 @@ pub(crate) const CASES: &[Case] = &[
         running(policies(programs));
     }),
     ("deploy::the_daemon_needs_no_more_than_its_account_has", |programs| running(account(programs))),
+    ("deploy::what_others_edit_meanwhile_does_not_lock_the_way_back", |programs| {
+        running(foreign_edit(programs))
+    }),
 ];
 
 const ACCOUNTS: &str = "/api/v1/namespaces/kube-system/serviceaccounts";
@@ -361,4 +364,44 @@ async fn account(programs: PathBuf) {
     let unused = granted.difference(&used).map(|(resource, verb)| format!("{verb} {resource}"));
     let unused: Vec<_> = unused.filter(|right| !SPARE.contains(&right.as_str())).collect();
     assert!(unused.is_empty(), "granted and not used: {unused:?}");
+}
+
+async fn foreign_edit(programs: PathBuf) {
+    let account = Account::new(Scene::new(&programs, 3, &[]).await).await;
+    let (scene, git) = (&account.scene, GitServer::start());
+    let commit = |version| git.repository().commit("main", &[("calico.yaml", &calico(version))]);
+    commit("v3.27.2");
+    let start = Start {
+        name: "daemon".to_owned(),
+        kubeconfig: account.kubeconfig.clone(),
+        config: story::config(&git.url(), &git.credentials()),
+        more: Vec::new(),
+    };
+    let _daemon = Daemon::start(scene.plane.dir(), &start);
+    scene.until_phase("calico", "Completed", 60).await;
+    commit("v3.28.0");
+    let watched = async || {
+        let waiting = scene.status("calico").await?["waitingFor"].as_array()?.clone();
+        waiting.iter().any(|of| of["reason"] == "Observing").then_some(())
+    };
+    scene.until("the canary is watched", 60, watched).await;
+    let restart =
+        json!({ "spec": { "template": { "metadata": { "annotations": { "restarted": "now" } } } } });
+    scene.ask(Method::PATCH, AGENT, &restart).await;
+    let pods = scene.get(PODS).await.unwrap();
+    let image = "/spec/containers/0/image";
+    let canary = pods["items"].as_array().unwrap().iter().find(|pod| {
+        pod.pointer(image).and_then(Value::as_str).is_some_and(|image| image.ends_with(":v3.28.0"))
+    });
+    let name = canary.unwrap()["metadata"]["name"].as_str().unwrap();
+    let fail = json!({ "metadata": { "annotations": { "test/fail": "yes" } } });
+    scene.ask(Method::PATCH, &format!("{PODS}/{name}"), &fail).await;
+    let status = scene.until_phase("calico", "Failed", 240).await;
+    assert_eq!(scene.running("v3.27.2").await, 3, "{status}");
+    let conditions = status["conditions"].as_array().unwrap();
+    let back = conditions.iter().find(|of| of["type"] == "RolledBack").unwrap();
+    assert!(back["message"].as_str().unwrap().contains("What others changed"), "{back}");
+    let set = scene.get(AGENT).await.unwrap();
+    assert_eq!(set["spec"]["template"]["metadata"]["annotations"]["restarted"], "now");
+    scene.until("the strategy is back", 60, async || scene.strategy_is_back().await.then_some(())).await;
 }

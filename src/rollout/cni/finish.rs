@@ -23,6 +23,10 @@ const REASONS: usize = 10;
 /// Evidence in a message, in characters: the way on stands after it and must fit as well.
 const EVIDENCE: usize = 900;
 
+/// Added where only the images could be put back.
+const REST_STAYS: &str = " What others changed in the template meanwhile stays, since the API server lets this account \
+                          change its images only.";
+
 impl Cx<'_> {
     /// Turns the draft into a decision.
     pub(super) fn close(mut self) -> Decision {
@@ -323,7 +327,10 @@ impl Cx<'_> {
         let version = self.draft.last_good.as_ref().map(|good| good.version.clone()).unwrap_or_default();
         match self.attempt().and_then(|attempt| attempt.outcome) {
             Some(Outcome::RolledBack) => {
-                let text = format!("Every touched node is back on {}.", self.good_words(&version));
+                let mut text = format!("Every touched node is back on {}.", self.good_words(&version));
+                if self.restore_is_refused() {
+                    text.push_str(REST_STAYS);
+                }
                 conditions.set("RolledBack", Truth::True, Reason::RolledBack, text);
             }
             Some(Outcome::RollbackIncomplete) => {

@@ -14,7 +14,7 @@ use crate::{
     diff::Goal,
     profile::Profile,
     rollout::{
-        effect::{Effect, ImageChange, StepName},
+        effect::{Effect, ImageChange, RejectionKind, StepName},
         guard::{Guard, on},
         waiting::{Refusal, Waiting},
     },
@@ -202,7 +202,7 @@ impl Cx<'_> {
     }
 
     fn patch_images(&mut self, images: Vec<ImageChange>) {
-        let unit = format!("{}/{}", self.agent.uid, self.agent.is.template.digest);
+        let unit = self.live_template();
         let effect = Effect::PatchTemplate {
             agent: self.agent_key.clone(),
             uid: self.agent.uid.clone(),
@@ -239,7 +239,8 @@ impl Cx<'_> {
         if !restored {
             // Read only while something is to be put back: it is the largest part of a status.
             let saved: Value = serde_json::from_str(good.template.as_deref()?).ok()?;
-            if whole {
+            // A policy may let this account change images only. The way back must not be locked by what others edited.
+            if whole && !self.restore_is_refused() {
                 self.restore_template(saved);
                 return None;
             }
@@ -259,9 +260,22 @@ impl Cx<'_> {
         Some(Goal::Revision(revision))
     }
 
+    /// Whether the API server does not let this account put a whole template in the place of the live one.
+    pub(super) fn restore_is_refused(&self) -> bool {
+        let rejection = self.rejection(StepName::RestoreTemplate, &self.live_template());
+        rejection.is_some_and(|rejection| {
+            matches!(rejection.kind, RejectionKind::Forbidden | RejectionKind::Invalid)
+        })
+    }
+
+    /// The live template, as the unit of an effect on it.
+    fn live_template(&self) -> String {
+        format!("{}/{}", self.agent.uid, self.agent.is.template.digest)
+    }
+
     /// Puts a whole template in the place of the live one.
     pub(super) fn restore_template(&mut self, template: Value) {
-        let unit = format!("{}/{}", self.agent.uid, self.agent.is.template.digest);
+        let unit = self.live_template();
         let effect = Effect::RestoreTemplate {
             agent: self.agent_key.clone(),
             uid: self.agent.uid.clone(),
