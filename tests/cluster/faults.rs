@@ -62,6 +62,7 @@ impl Way {
         let mut story = Story::without_daemon(&programs, nodes, &[CRASHES]).await;
         let proxy = Proxy::start(&story.scene.plane).await;
         story.kubeconfig = proxy.kubeconfig();
+        story.quick();
         story.repository().commit("main", &[("calico.yaml", &manifest("v3.27.2"))]);
         story.start();
         story.reads().await;
@@ -193,7 +194,7 @@ async fn a_daemon_killed_around_its_writes_ends_the_same(programs: PathBuf) {
     let facts = way.story.audited(3);
     // Every rollout deletes each of three pods once.
     assert_eq!(facts.deleted.len(), 3 * way.pushed);
-    way.story.end();
+    way.story.end().await;
 }
 
 async fn a_daemon_killed_around_the_writes_of_a_failure_makes_one_rollback_commit(programs: PathBuf) {
@@ -201,7 +202,7 @@ async fn a_daemon_killed_around_the_writes_of_a_failure_makes_one_rollback_commi
     let tried = way.around_every_write(true).await;
     assert!(tried >= BUDGET - 1, "{tried} points");
     way.story.audited(3);
-    way.story.end();
+    way.story.end().await;
 }
 
 async fn a_daemon_killed_around_its_pushes_makes_one_rollback_commit(programs: PathBuf) {
@@ -215,7 +216,7 @@ async fn a_daemon_killed_around_its_pushes_makes_one_rollback_commit(programs: P
         way.rests(&ended, hook).await;
     }
     way.story.audited(3);
-    way.story.end();
+    way.story.end().await;
 }
 
 async fn an_api_server_and_an_etcd_that_are_killed_cost_time_only(programs: PathBuf) {
@@ -233,7 +234,7 @@ async fn an_api_server_and_an_etcd_that_are_killed_cost_time_only(programs: Path
     let status = story.scene.until_phase("calico", "Completed", 240).await;
     assert_eq!((status["upgradedNodes"].as_i64(), story.scene.running("v3.29.0").await), (Some(6), 6));
     assert_eq!(story.audited(1).deleted.len(), 6);
-    story.end();
+    story.end().await;
 }
 
 /// Numbers that look random and are the same in every run.
@@ -271,7 +272,7 @@ async fn a_bad_way_to_the_api_server_costs_time_only(programs: PathBuf) {
         way.proxy.pass();
     }
     way.story.audited(3);
-    way.story.end();
+    way.story.end().await;
 }
 
 async fn a_history_that_etcd_has_forgotten_is_listed_anew(programs: PathBuf) {
@@ -291,10 +292,10 @@ async fn a_history_that_etcd_has_forgotten_is_listed_anew(programs: PathBuf) {
     let lists = way.proxy.seen()[before..].iter().filter(|asked| asked.path.contains("limit=")).count();
     assert!(lists > 0, "nothing was listed anew");
     way.story.audited(3);
-    way.story.end();
+    way.story.end().await;
 }
 
 async fn newest(scene: &Scene) -> String {
-    let list = scene.get(CLAIMS).await.unwrap();
+    let list = scene.until("our kinds are served again", 30, async || scene.get(CLAIMS).await).await;
     list["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }

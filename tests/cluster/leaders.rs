@@ -132,7 +132,8 @@ async fn a_leader_that_ends_well_hands_over_at_once(programs: PathBuf) {
     assert!(daemon.wait().success());
     let released = async || {
         let lease = replicas.story.scene.get(LEASE).await?;
-        (lease["spec"]["holderIdentity"].as_str().is_none_or(|holder| !holder.starts_with(&old))).then_some(())
+        (lease["spec"]["holderIdentity"].as_str().is_none_or(|holder| !holder.starts_with(&old)))
+            .then_some(())
     };
     // It was given back before the process ended: nobody has to wait for it to expire.
     replicas.story.scene.until("the lease is free or taken", 1, released).await;

@@ -69,7 +69,7 @@ async fn the_example_is_tried_on_two_of_ten_nodes_and_then_on_all(programs: Path
         facts.phases.values().collect::<Vec<_>>(),
         [&["Pending", "Canary", "RollingOut", "Completed"]]
     );
-    story.end();
+    story.end().await;
 }
 
 async fn a_bad_canary_goes_back_and_git_says_why(programs: PathBuf) {
@@ -88,7 +88,7 @@ async fn a_bad_canary_goes_back_and_git_says_why(programs: PathBuf) {
     let facts = story.audited(3);
     // Two canaries went and came back.
     assert_eq!(facts.deleted.len(), 4, "{facts:?}");
-    story.end();
+    story.end().await;
 }
 
 async fn what_failed_is_quarantined_until_a_token_and_a_revert_returns(programs: PathBuf) {
@@ -123,7 +123,7 @@ async fn what_failed_is_quarantined_until_a_token_and_a_revert_returns(programs:
     let status = story.scene.until_phase("calico", "Completed", 60).await;
     assert_eq!(status["attempt"]["kind"], "Return", "{status}");
     story.audited(3);
-    story.end();
+    story.end().await;
 }
 
 async fn a_bad_canary_is_kept_where_nothing_goes_back_by_itself(programs: PathBuf) {
@@ -141,7 +141,7 @@ async fn a_bad_canary_is_kept_where_nothing_goes_back_by_itself(programs: PathBu
     assert_eq!(story.scene.running("v3.28.0").await, 2, "the canaries stay");
     assert_eq!(story.repository().log("main").len(), 2);
     story.audited(3);
-    story.end();
+    story.end().await;
 }
 
 async fn a_new_document_that_failed_is_removed_with_a_line_that_says_so(programs: PathBuf) {
@@ -157,7 +157,7 @@ async fn a_new_document_that_failed_is_removed_with_a_line_that_says_so(programs
     story.scene.until("the custom resource goes", 60, gone).await;
     assert_eq!(story.scene.running("v3.27.2").await, 5);
     story.audited(3);
-    story.end();
+    story.end().await;
 }
 
 async fn a_branch_that_moves_and_a_hook_that_refuses_get_one_rollback_commit(programs: PathBuf) {
@@ -180,7 +180,7 @@ async fn a_branch_that_moves_and_a_hook_that_refuses_get_one_rollback_commit(pro
     assert_eq!(story.text("calico.yaml"), first);
     assert!(story.repository().log("main").contains(&other));
     story.audited(3);
-    story.end();
+    story.end().await;
 }
 
 async fn a_remote_that_is_away_holds_no_rollout(programs: PathBuf) {
@@ -205,7 +205,7 @@ async fn a_remote_that_is_away_holds_no_rollout(programs: PathBuf) {
     let phases = story.scene.until("the end is told", 180, told).await;
     assert_eq!(phases, "Pending Canary RollingOut Completed");
     story.audited(3);
-    story.end();
+    story.end().await;
 }
 
 async fn a_good_manifest_runs_beside_bad_ones(programs: PathBuf) {
@@ -232,7 +232,7 @@ async fn a_good_manifest_runs_beside_bad_ones(programs: PathBuf) {
             .then_some(())
     };
     story.scene.until("each bad one is told with its place", 60, told).await;
-    story.end();
+    story.end().await;
 }
 
 async fn thirty_old_manifests_start_nothing(programs: PathBuf) {
@@ -253,7 +253,7 @@ async fn thirty_old_manifests_start_nothing(programs: PathBuf) {
     assert_eq!(story.scene.running("v3.27.2").await, 3);
     let set = story.scene.get(super::scene::AGENT).await.unwrap();
     assert_eq!(set["metadata"]["generation"], 1, "the DaemonSet was never written");
-    story.end();
+    story.end().await;
 }
 
 async fn what_people_do_to_the_cluster_is_put_back_or_held(programs: PathBuf) {
@@ -299,7 +299,7 @@ async fn what_people_do_to_the_cluster_is_put_back_or_held(programs: PathBuf) {
     let status = story.scene.until_phase("calico", "Completed", 180).await;
     assert_eq!(status["upgradedNodes"], 5, "{status}");
     story.audited(1);
-    story.end();
+    story.end().await;
 }
 
 async fn two_hundred_nodes_follow_fifty_at_a_time(programs: PathBuf) {
@@ -311,7 +311,7 @@ async fn two_hundred_nodes_follow_fifty_at_a_time(programs: PathBuf) {
     let facts = story.audited(50);
     assert_eq!(facts.deleted.len(), 200);
     assert!(facts.most_open > 10, "never more than {} at a time", facts.most_open);
-    story.end();
+    story.end().await;
 }
 
 async fn a_repository_over_ssh_gets_the_rollout_and_its_statuses(programs: PathBuf) {
@@ -326,5 +326,5 @@ async fn a_repository_over_ssh_gets_the_rollout_and_its_statuses(programs: PathB
     assert!(story.newest_message().contains("CanaryUnhealthy"));
     assert_eq!(story.git.requests(), [""; 0], "nothing went over HTTP");
     story.audited(3);
-    story.end();
+    story.end().await;
 }

@@ -28,7 +28,7 @@ fn printed(args: &[&str]) -> Vec<String> {
 
 #[track_caller]
 fn is_published(path: &str, documents: &[String]) {
-    let text: String = documents.iter().map(|document| format!("---\n{document}")).collect();
+    let text = documents.iter().flat_map(|document| ["---\n", document.as_str()]).collect::<String>();
     let path = deploy(path);
     if fs::read_to_string(&path).unwrap_or_default() == text {
         return;
