@@ -288,7 +288,7 @@ async fn idle(story: &Story) {
     let pid = story.daemon.as_ref().unwrap().pid();
     let before = (audit::entries(&story.scene.plane.audit_log()).len(), cpu(pid));
     tokio::time::sleep(Duration::from_secs(300)).await;
-    let used = cpu(pid) - before.1;
+    let used = cpu(pid).saturating_sub(before.1);
     let entries = audit::entries(&story.scene.plane.audit_log()).split_off(before.0);
     let other: BTreeMap<String, usize> = entries
         .iter()

@@ -7,7 +7,7 @@ use super::{
     daemon::{Daemon, Start},
     kubelets::{Bad, Trouble},
     manifests::calico,
-    story::Story,
+    story::{LEASE_SECONDS, Story},
 };
 
 pub(crate) const CASES: &[Case] = cases![
@@ -17,8 +17,6 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trunkline";
-/// Seconds of the lease in these tests.
-const LEASE_SECONDS: u64 = 5;
 
 /// Three replicas over one cluster and one repository.
 struct Replicas {
@@ -40,12 +38,10 @@ impl Replicas {
     }
 
     fn start(&mut self, name: &str) {
-        let lease =
-            "leaderElection: { enabled: true, leaseDuration: 5s, renewDeadline: 3s, retryPeriod: 1s }\n";
         let start = Start {
             name: name.to_owned(),
             kubeconfig: self.story.kubeconfig.clone(),
-            config: self.story.config() + lease,
+            config: self.story.config(),
             more: Vec::new(),
         };
         let daemon = Daemon::start(self.story.scene.plane.dir(), &start);

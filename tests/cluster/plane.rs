@@ -244,21 +244,22 @@ impl ControlPlane {
         panic!("the API server was not ready in time");
     }
 
+    /// What controllers and scheduler are started with.
+    fn client_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--kubeconfig={}", self.path("kubeconfig").display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+        ];
+        if !self.default_limits {
+            arguments.extend(["--kube-api-qps=500".to_owned(), "--kube-api-burst=1000".to_owned()]);
+        }
+        arguments
+    }
+
     fn arguments(&self, part: Part) -> Vec<String> {
         let Ports { etcd, peer, api } = self.ports;
         let at = |name: &str| self.path(name).display().to_string();
-        let limits = ["--kube-api-qps=500".to_owned(), "--kube-api-burst=1000".to_owned()];
-        let controller = || {
-            let mut common = vec![
-                format!("--kubeconfig={}", at("kubeconfig")),
-                "--leader-elect=false".to_owned(),
-                "--secure-port=0".to_owned(),
-            ];
-            if !self.default_limits {
-                common.extend(limits.clone());
-            }
-            common
-        };
         match part {
             Part::Etcd => vec![
                 format!("--data-dir={}", at("etcd")),
@@ -289,7 +290,7 @@ impl ControlPlane {
                 format!("--audit-log-path={}", at("audit.log")),
             ],
             Part::Controllers => {
-                let mut arguments = controller();
+                let mut arguments = self.client_arguments();
                 arguments.extend([
                     format!("--service-account-private-key-file={}", at("accounts.key")),
                     format!("--root-ca-file={}", at("ca.crt")),
@@ -300,7 +301,7 @@ impl ControlPlane {
                 ]);
                 arguments
             }
-            Part::Scheduler => controller(),
+            Part::Scheduler => self.client_arguments(),
             Part::Kubelets => vec![
                 format!("--kubeconfig={}", at("kubeconfig")),
                 format!("--config={}", at("kwok.yaml")),

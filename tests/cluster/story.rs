@@ -16,11 +16,15 @@ use super::{
 /// The status branch.
 pub(crate) const STATUS: &str = "trunkline/status/prod";
 
-/// A configuration with one repository, looked at every second.
+/// Seconds after which another replica takes the lease.
+pub(crate) const LEASE_SECONDS: u64 = 4;
+
+/// A configuration with one repository, looked at every second, and a short lease.
 pub(crate) fn config(url: &str, credentials: &Path) -> String {
     let credentials = credentials.display();
     format!(
-        "cluster: prod\nserver: {{ metrics: '127.0.0.1:0' }}\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n  \
+        "cluster: prod\nserver: {{ metrics: '127.0.0.1:0' }}\nleaderElection: {{ leaseDuration: {LEASE_SECONDS}s, \
+         renewDeadline: 3s, retryPeriod: 1s }}\nrepositories:\n- name: platform\n  url: {url}\n  poll: 1s\n  \
          credentials: {credentials}\n"
     )
 }
