@@ -1,7 +1,7 @@
 //! The conformance suite with a real control plane: all cases share one, each in a namespace of its own.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };

@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
     ("deploy::the_daemon_needs_no_more_than_its_account_has", |programs| running(account(programs))),
     ("deploy::what_others_edit_meanwhile_does_not_lock_the_way_back", |programs| {
-        running(foreign_edit(programs))
+        running(foreign_edit(programs));
     }),
 ];
 
