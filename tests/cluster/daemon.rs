@@ -36,8 +36,7 @@ impl Daemon {
         let log = dir.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_trunkline"))
-            .args(["run", "--metrics-bind-address", "0", "--allow-local", "--log-format", "json"])
-            .args(["--leader-elect=false", "--config"])
+            .args(["run", "--allow-local", "--log-format", "json", "--config"])
             .arg(own.join("config.yaml"))
             .arg("--kubeconfig")
             .arg(own.join("kubeconfig"))
