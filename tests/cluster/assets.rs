@@ -34,6 +34,18 @@ pub(crate) fn target() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target"), Path::to_path_buf)
 }
 
+/// A command whose process is killed when the thread that starts it ends, however that comes: nothing of a test that
+/// is killed stays behind. It takes `setpriv` of util-linux; without it the tests' own ends must do.
+pub(crate) fn bound(program: &Path) -> Command {
+    let setpriv = Path::new("/usr/bin/setpriv");
+    if !setpriv.exists() {
+        return Command::new(program);
+    }
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
 fn build(folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("control-plane");
     if !program.exists() {

@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
+use super::assets;
+
 /// What a daemon is started with.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
@@ -35,7 +37,7 @@ impl Daemon {
         fs::write(own.join("config.yaml"), config).unwrap();
         let log = dir.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_trunkline"))
+        let child = assets::bound(Path::new(env!("CARGO_BIN_EXE_trunkline")))
             .args(["run", "--allow-local", "--log-format", "json", "--config"])
             .arg(own.join("config.yaml"))
             .arg("--kubeconfig")

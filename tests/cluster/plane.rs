@@ -19,6 +19,8 @@ use kube::{
 };
 use tempfile::TempDir;
 
+use super::assets;
+
 /// How long a part may take until it answers.
 const START: Duration = Duration::from_secs(60);
 
@@ -164,7 +166,7 @@ impl ControlPlane {
             .append(true)
             .open(self.path(&format!("{}.log", part.program())))
             .unwrap();
-        let child = Command::new(self.programs.join(part.program()))
+        let child = assets::bound(&self.programs.join(part.program()))
             .args(self.arguments(part))
             .current_dir(self.dir())
             .stdin(Stdio::null())
