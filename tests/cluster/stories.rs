@@ -46,7 +46,11 @@ fn crashes() -> Bad {
 }
 
 async fn the_example_is_tried_on_two_of_ten_nodes_and_then_on_all(programs: PathBuf) {
-    let story = Story::begin(&programs, 10, &[], &[("README.md", "# network\n")]).await;
+    let mut story = Story::without_daemon(&programs, 10, &[]).await;
+    story.repository().commit("main", &[("README.md", "# network\n")]);
+    // As it is shipped: with the built-in profile.
+    story.start();
+    story.reads().await;
     story.push(&EXAMPLE.replace("observationMinutes: 30", "observationMinutes: 1"));
     let status = story.scene.until_phase(EXAMPLE_NAME, "Canary", 30).await;
     assert_eq!(status["nodes"]["canaries"], 2, "{status}");
@@ -318,6 +322,7 @@ async fn a_repository_over_ssh_gets_the_rollout_and_its_statuses(programs: PathB
     let mut story = Story::without_daemon(&programs, 3, &[crashes()]).await;
     story.repository().commit("main", &[("calico.yaml", &quick(&calico("v3.27.2")))]);
     story.over_ssh();
+    story.quick();
     story.start();
     story.reads().await;
     story.scene.until_phase("calico", "Completed", 60).await;
