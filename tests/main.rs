@@ -18,6 +18,7 @@ mod laws;
 mod cli {
     mod access;
     mod demo;
+    mod doctor;
     mod explain;
     mod help;
     mod plan;

@@ -4,6 +4,7 @@
 //! Guarantees: an effect or a feed without its row does not compile; no wildcard, no Secret, no verb that nothing uses;
 //! equal input gives equal bytes.
 
+mod needs;
 mod policy;
 mod rbac;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+pub use needs::{Need, needs};
 pub use policy::policies;
 pub use rbac::objects;
 

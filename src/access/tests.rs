@@ -127,3 +127,28 @@ fn every_policy_is_bound_and_meets_only_the_account_of_the_site() {
         assert_eq!(binding["spec"]["validationActions"][0], "Deny");
     }
 }
+
+#[test]
+fn every_right_that_is_granted_is_asked_for_one_by_one_and_no_other() {
+    let granted: BTreeSet<String> = rules(&two())
+        .into_iter()
+        .flat_map(|(namespace, rule)| {
+            let words = |list: &str| -> Vec<String> {
+                let list = rule[list].as_array().cloned().unwrap_or_default();
+                list.iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+            };
+            let (group, resource) = (words("apiGroups").concat(), words("resources").concat());
+            let (plural, part) = resource.split_once('/').unwrap_or((&resource, ""));
+            let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+            let part = if part.is_empty() { String::new() } else { format!("/{part}") };
+            let name = words("resourceNames").concat();
+            let name = if name.is_empty() { String::new() } else { format!("/{name}") };
+            let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+            let verbs = words("verbs");
+            let line = |verb: String| format!("{verb} {plural}{group}{name}{part}{place}");
+            verbs.into_iter().map(line).collect::<Vec<_>>()
+        })
+        .collect();
+    let asked: BTreeSet<String> = needs(&two()).iter().map(Need::to_string).collect();
+    assert_eq!(asked, granted);
+}

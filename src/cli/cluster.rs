@@ -36,10 +36,10 @@ pub(super) struct ClusterArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ReadArgs {
     #[command(flatten)]
-    cluster: ClusterArgs,
+    pub(super) cluster: ClusterArgs,
     /// Namespace of the ledgers and attempt records.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "kube-system", value_parser = super::namespace)]
-    namespace: String,
+    pub(super) namespace: String,
 }
 
 /// What a command that only reads looks at.
@@ -114,15 +114,28 @@ async fn its_present(client: &Client) -> anyhow::Result<Option<Timestamp>> {
         ),
         status => bail!("the API server answers {status} when asked for CNIUpgrades"),
     }
-    let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
-    Ok(date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()))
+    Ok(date(&answer))
+}
+
+/// The server's time of an answer, in whole seconds.
+pub(super) fn date<B>(answer: &http::Response<B>) -> Option<Timestamp> {
+    let date = answer.headers().get(DATE)?.to_str().ok()?;
+    DateTimeParser::new().parse_timestamp(date).ok()
 }
 
 impl ClusterArgs {
     /// A client that retries nothing by itself: every no is decided on by the caller.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        self.client_as(None).await
+    }
+
+    /// The same, impersonating a user if one is given.
+    pub(super) async fn client_as(&self, user: Option<&str>) -> anyhow::Result<Client> {
         let mut config = self.config().await?;
         config.default_retry = false;
+        if let Some(user) = user {
+            config.auth_info.impersonate = Some(user.to_owned());
+        }
         Client::try_from(config).context("no client for this cluster")
     }
 

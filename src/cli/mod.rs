@@ -3,6 +3,7 @@
 mod cluster;
 mod crd;
 mod demo;
+mod doctor;
 mod election;
 mod explain;
 mod kubeconfig;
@@ -60,6 +61,8 @@ enum Command {
     Status(status::Args),
     /// Show every gate of an object with its verdict and evidence.
     Explain(explain::Args),
+    /// Look at everything that an installation needs, say what is wrong and how to mend it.
+    Doctor(doctor::Args),
     /// Print the CustomResourceDefinitions.
     Crd,
     /// Print what the daemon's account needs: service account, RBAC, admission policies.
@@ -86,6 +89,7 @@ impl Command {
             Self::Plan(args) => args.output,
             Self::Status(args) => args.output,
             Self::Explain(args) => args.output,
+            Self::Doctor(args) => args.output,
         }
     }
 }
@@ -109,6 +113,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Crd => crd::run(),
         Command::Manifests(args) => manifests::run(&args),
     };

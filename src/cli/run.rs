@@ -25,7 +25,7 @@ use super::{
 use crate::{
     api::RepoName,
     clock::Clock,
-    config::{Config, ServeAt},
+    config::{Config, Repository, ServeAt},
     dice::Dice,
     engine::{Engine, Ports, Threads, Vitals},
     git::{Git2Remote, GitError, GitOptions, Pushed, Remote, TrackedQuery},
@@ -208,18 +208,23 @@ fn remotes(
         let clone_dir = clones.join(repository.name.as_str());
         std::fs::create_dir_all(&clone_dir)
             .with_context(|| format!("{} cannot be made", clone_dir.display()))?;
-        let remote = Git2Remote::open(GitOptions {
-            url: repository.url.clone(),
-            clone_dir,
-            credentials: repository.credentials.as_ref().map(PathBuf::from),
-            allow_local: args.allow_local,
-            connect_timeout: GIT_CONNECT,
-            read_timeout: GIT_READ,
-        })
-        .with_context(|| format!("repository {}", repository.name))?;
+        let remote = Git2Remote::open(git_options(repository, clone_dir, args.allow_local))
+            .with_context(|| format!("repository {}", repository.name))?;
         remotes.insert(repository.name.clone(), Box::new(Held { remote, _held: held.clone() }));
     }
     Ok(remotes)
+}
+
+/// How a repository is reached.
+pub(super) fn git_options(repository: &Repository, clone_dir: PathBuf, allow_local: bool) -> GitOptions {
+    GitOptions {
+        url: repository.url.clone(),
+        clone_dir,
+        credentials: repository.credentials.as_ref().map(PathBuf::from),
+        allow_local,
+        connect_timeout: GIT_CONNECT,
+        read_timeout: GIT_READ,
+    }
 }
 
 fn data_dir() -> PathBuf {

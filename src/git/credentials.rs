@@ -22,7 +22,8 @@ const TOKEN_USER: &str = "x-access-token";
 /// User of an ssh connection where neither URL nor folder names one.
 const SSH_USER: &str = "git";
 /// Said of a server whose key is not known; libgit2 keeps the code of a refusal, but not its text.
-const UNKNOWN_HOST: &str = "the key of the ssh server is not in known_hosts of the credentials folder";
+pub(super) const UNKNOWN_HOST: &str =
+    "the key of the ssh server is not in known_hosts of the credentials folder";
 /// Bytes of a foreign text that are kept.
 const MAX_TEXT: usize = 1024;
 

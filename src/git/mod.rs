@@ -9,12 +9,14 @@ pub mod bare;
 mod commit;
 mod credentials;
 mod known_hosts;
+mod probe;
 mod process_options;
 mod read;
 mod remote;
 mod store;
 pub mod url;
 
+pub use probe::Probe;
 pub use remote::{Git2Remote, GitOptions};
 
 use crate::{
@@ -59,6 +61,13 @@ pub enum GitError {
     /// The clone cannot be used, even after making it anew; or a branch name is not valid.
     #[error("{0}")]
     Clone(String),
+}
+
+impl GitError {
+    /// Whether the key of an ssh server is not in `known_hosts`.
+    pub fn is_unknown_host(&self) -> bool {
+        matches!(self, Self::Unauthorised(text) if text == credentials::UNKNOWN_HOST)
+    }
 }
 
 /// One remote repository, with a bare clone as cache. All calls block, for as long as the network does.

@@ -2,9 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::Write as _,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,6 +16,7 @@ use git2::{
 use super::{
     GitError, Pushed, Remote, TrackedQuery, commit,
     credentials::Credentials,
+    probe::branches,
     process_options,
     read::{self, BlobCache},
     store,
@@ -74,13 +74,7 @@ enum Answer {
 impl Git2Remote {
     /// Checks the URL and opens the clone, or makes an empty one; the network is not used.
     pub fn open(options: GitOptions) -> Result<Self, GitError> {
-        let url = RemoteUrl::parse(&options.url, options.allow_local)?;
-        process_options::set_once(options.connect_timeout, options.read_timeout).map_err(GitError::Clone)?;
-        if let Some(certificates) = Credentials::certificates(options.credentials.as_deref()) {
-            process_options::trust(&certificates).map_err(|error| {
-                GitError::Unauthorised(format!("ca.crt cannot be used: {}", error.message()))
-            })?;
-        }
+        let url = admit(&options)?;
         let dir = options.clone_dir;
         let clone = store::open(&dir)
             .or_else(|_| store::init_beside(&dir).and_then(|_| store::swap_in(&dir)))
@@ -119,15 +113,9 @@ impl Git2Remote {
     /// Names of the branches of the remote, the first hundred of them in order.
     fn branches_there(&self) -> Result<Vec<String>, GitError> {
         let credentials = Credentials::read(self.credentials.as_deref())?;
-        let mut remote = self.clone.remote_anonymous(self.url.as_str()).map_err(|error| in_clone(&error))?;
-        let connection = remote
-            .connect_auth(Direction::Fetch, Some(credentials.callbacks(&self.url)), Some(proxy(&self.url)))
-            .map_err(|error| credentials.network_error(&error))?;
-        let heads = connection.list().map_err(|error| credentials.network_error(&error))?;
-        // git2 panics on a name that is not UTF-8; nobody can configure such a one, so it is left out.
-        let names = heads.iter().filter_map(|head| catch_unwind(AssertUnwindSafe(|| head.name())).ok());
-        let branches: BTreeSet<&str> = names.filter_map(|name| name.strip_prefix("refs/heads/")).collect();
-        Ok(branches.into_iter().take(MAX_BRANCHES).map(str::to_owned).collect())
+        let remote = self.clone.remote_anonymous(self.url.as_str()).map_err(|error| in_clone(&error))?;
+        let branches = branches(remote, &self.url, &credentials)?;
+        Ok(branches.into_keys().take(MAX_BRANCHES).collect())
     }
 
     /// Clones into a fresh folder and swaps it in; the old clone stays in place until that has worked.
@@ -308,6 +296,17 @@ impl Remote for Git2Remote {
     }
 }
 
+/// Checks the URL, and sets what libgit2 keeps for the whole process.
+pub(super) fn admit(options: &GitOptions) -> Result<RemoteUrl, GitError> {
+    let url = RemoteUrl::parse(&options.url, options.allow_local)?;
+    process_options::set_once(options.connect_timeout, options.read_timeout).map_err(GitError::Clone)?;
+    if let Some(certificates) = Credentials::certificates(options.credentials.as_deref()) {
+        process_options::trust(&certificates)
+            .map_err(|error| GitError::Unauthorised(format!("ca.crt cannot be used: {}", error.message())))?;
+    }
+    Ok(url)
+}
+
 /// Fetches what moved, in one connection, and forgets branches that are gone.
 fn fetch<'a>(
     clone: &Repository,
@@ -422,7 +421,7 @@ fn full(branch: &str) -> String {
 }
 
 /// Proxies from the environment, for https only.
-fn proxy(url: &RemoteUrl) -> ProxyOptions<'static> {
+pub(super) fn proxy(url: &RemoteUrl) -> ProxyOptions<'static> {
     let mut options = ProxyOptions::new();
     if *url.place() == Place::Https {
         options.auto();

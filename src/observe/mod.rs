@@ -17,7 +17,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use snapshot::snapshot;
+pub use snapshot::{list, snapshot};
 
 use std::time::Duration;
 

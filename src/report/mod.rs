@@ -4,6 +4,7 @@
 //! whatever came from outside is bounded, on one line, and escaped for the place it goes to.
 
 pub mod commit;
+pub mod doctor;
 pub mod escape;
 pub mod events;
 pub mod explain;

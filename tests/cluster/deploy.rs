@@ -83,14 +83,14 @@ async fn overlays(programs: PathBuf) {
 }
 
 /// The account of the daemon on a plane, with its rights and the policies.
-struct Account {
-    scene: Scene,
-    kubeconfig: String,
+pub(crate) struct Account {
+    pub(crate) scene: Scene,
+    pub(crate) kubeconfig: String,
     client: Client,
 }
 
 impl Account {
-    async fn new(scene: Scene) -> Self {
+    pub(crate) async fn new(scene: Scene) -> Self {
         let agents = [AgentKey { namespace: "kube-system".to_owned(), name: "calico-node".to_owned() }];
         let site = Site { namespace: "kube-system".to_owned(), agents: agents.into() };
         for object in access::objects(&site).iter().chain(&access::policies(&site)) {

@@ -19,6 +19,7 @@ mod audit;
 mod conforming;
 mod daemon;
 mod deploy;
+mod doctor;
 mod faults;
 mod leaders;
 mod kubelets;
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(left_out && !arguments.list)
     };
-    let cases = [stories::CASES, faults::CASES, leaders::CASES, deploy::CASES, conforming::CASES].concat();
+    let cases = [stories::CASES, faults::CASES, leaders::CASES, deploy::CASES, doctor::CASES, conforming::CASES].concat();
     let conclusion = libtest_mimic::run(&arguments, cases.into_iter().map(trial).collect());
     conforming::end(conclusion.has_failed());
     conclusion.exit_code()

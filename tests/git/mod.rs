@@ -2,6 +2,7 @@
 
 pub(crate) mod bare;
 pub(crate) mod lab;
+mod probe;
 mod push;
 mod read;
 pub(crate) mod server;

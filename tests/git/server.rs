@@ -38,6 +38,8 @@ pub(crate) enum Behaviour {
     Unauthorised,
     /// 403 to whoever asks.
     Forbidden,
+    /// Serves whoever reads, and 403 to whoever wants to push.
+    ReadOnly,
     /// 503 to whoever asks.
     Unavailable,
     /// Sends whoever asks to the same server under the name of another host.
@@ -194,8 +196,13 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
         Behaviour::Unavailable => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE)),
         Behaviour::Forbidden => Ok(refusal(StatusCode::FORBIDDEN)),
         Behaviour::Unauthorised => Ok(refusal(StatusCode::UNAUTHORIZED)),
-        Behaviour::Serve | Behaviour::CutAfterPush if !authorised => Ok(refusal(StatusCode::UNAUTHORIZED)),
-        Behaviour::Serve | Behaviour::CutAfterPush => {
+        Behaviour::ReadOnly if request.uri().to_string().contains("git-receive-pack") => {
+            Ok(refusal(StatusCode::FORBIDDEN))
+        }
+        Behaviour::Serve | Behaviour::ReadOnly | Behaviour::CutAfterPush if !authorised => {
+            Ok(refusal(StatusCode::UNAUTHORIZED))
+        }
+        Behaviour::Serve | Behaviour::ReadOnly | Behaviour::CutAfterPush => {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
             let root = shared.root.clone();

@@ -8,6 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{
     failure::Failure,
@@ -100,11 +101,14 @@ pub struct Logged {
 }
 
 type Rule = Box<dyn FnMut(&Asked) -> Option<Fault> + Send>;
+/// Whether a right, as the `resourceAttributes` of an access review, is denied.
+type Denial = Box<dyn Fn(&Value) -> bool + Send>;
 
 #[derive(Default)]
 struct Plan {
     at: BTreeMap<u64, Fault>,
     rules: Vec<Rule>,
+    denials: Vec<Denial>,
     log: VecDeque<Logged>,
     next: u64,
 }
@@ -142,11 +146,21 @@ impl Faults {
         self.when(move |asked| if left.is_some() && matches(asked) { left.take() } else { None });
     }
 
+    /// Access reviews deny every right (`resourceAttributes`) that matches; requests are let through all the same.
+    pub fn deny(&self, matches: impl Fn(&Value) -> bool + Send + 'static) {
+        self.plan().denials.push(Box::new(matches));
+    }
+
+    pub(super) fn denies(&self, right: &Value) -> bool {
+        self.plan().denials.iter().any(|matches| matches(right))
+    }
+
     /// Nothing goes wrong any more.
     pub fn clear(&self) {
         let mut plan = self.plan();
         plan.at.clear();
         plan.rules.clear();
+        plan.denials.clear();
     }
 
     /// Index that the next request gets.

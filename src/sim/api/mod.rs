@@ -28,6 +28,7 @@ mod parse;
 mod patch;
 mod render;
 pub mod resources;
+mod reviews;
 pub mod route;
 mod select;
 mod service;

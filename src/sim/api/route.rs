@@ -28,8 +28,19 @@ pub enum Route {
     OpenApi,
     /// `/openapi/v3/api/v1` or `/openapi/v3/apis/<group>/<version>`.
     OpenApiOf(String, String),
+    /// Reviews, which are created and never stored.
+    Reviews(Review),
     /// Objects of a resource.
     Objects(Target),
+}
+
+/// What can be asked about whoever asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Review {
+    /// Who it is.
+    SelfSubject,
+    /// Whether it may do something.
+    SelfSubjectAccess,
 }
 
 /// Objects that a request is about.
@@ -171,6 +182,12 @@ pub fn parse(path: &str) -> Result<Route, Failure> {
         ["apis", group] => Ok(Route::Group((*group).to_owned())),
         ["api", version] => Ok(Route::Resources(String::new(), (*version).to_owned())),
         ["apis", group, version] => Ok(Route::Resources((*group).to_owned(), (*version).to_owned())),
+        ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] => {
+            Ok(Route::Reviews(Review::SelfSubject))
+        }
+        ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"] => {
+            Ok(Route::Reviews(Review::SelfSubjectAccess))
+        }
         ["api", version, rest @ ..] => objects("", version, rest),
         ["apis", group, version, rest @ ..] => objects(group, version, rest),
         _ => Err(Failure::NoSuchPath),

@@ -21,6 +21,7 @@ use super::{
     faults::{Asked, Fault},
     list, openapi, render,
     resources::Resource,
+    reviews,
     route::{self, Query, Route, Target, Verb},
     select::Selector,
     table,
@@ -156,6 +157,8 @@ impl Call {
         let route = route::parse(head.uri.path());
         let verb = match &route {
             Ok(Route::Objects(target)) => route::verb(&head.method, target, &query),
+            Ok(Route::Reviews(_)) if head.method == http::Method::POST => Ok(Verb::Create),
+            Ok(Route::Reviews(_)) => Err(Failure::MethodNotAllowed),
             Ok(_) if head.method == http::Method::GET => Ok(Verb::Get),
             Ok(_) => Err(Failure::MethodNotAllowed),
             Err(failure) => Err(failure.clone()),
@@ -216,6 +219,10 @@ impl Shared {
             Route::Resources(group, version) => object(discovery::group_version(group, version, served)?),
             Route::OpenApi => object(openapi::index(served)),
             Route::OpenApiOf(group, version) => object(openapi::document(group, version, served)?),
+            Route::Reviews(review) => {
+                let review = reviews::answer(*review, &call.body, &self.faults)?;
+                Ok(Answer::Object(201, review))
+            }
             Route::Objects(target) if !self.serves(target.resource) => Err(Failure::NoSuchPath),
             Route::Objects(target) => self.on_objects(call, target, verb, fault),
         }
