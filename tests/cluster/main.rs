@@ -25,6 +25,7 @@ mod leaders;
 mod kubelets;
 mod plane;
 mod proxy;
+mod readme;
 mod scene;
 mod stories;
 mod story;
@@ -84,7 +85,16 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(left_out && !arguments.list)
     };
-    let cases = [stories::CASES, faults::CASES, leaders::CASES, deploy::CASES, doctor::CASES, conforming::CASES].concat();
+    let cases = [
+        stories::CASES,
+        faults::CASES,
+        leaders::CASES,
+        deploy::CASES,
+        doctor::CASES,
+        readme::CASES,
+        conforming::CASES,
+    ]
+    .concat();
     let conclusion = libtest_mimic::run(&arguments, cases.into_iter().map(trial).collect());
     conforming::end(conclusion.has_failed());
     conclusion.exit_code()

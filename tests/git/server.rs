@@ -27,7 +27,7 @@ use super::bare::Bare;
 /// The one token that the server takes, for the user `x-access-token`.
 pub(crate) const TOKEN: &str = "test-token-4711";
 /// `x-access-token:test-token-4711` as a header.
-const AUTHORIZATION: &str = "Basic eC1hY2Nlc3MtdG9rZW46dGVzdC10b2tlbi00NzEx";
+pub(crate) const AUTHORIZATION: &str = "Basic eC1hY2Nlc3MtdG9rZW46dGVzdC10b2tlbi00NzEx";
 
 /// How the server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
