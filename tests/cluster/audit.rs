@@ -102,9 +102,12 @@ pub(crate) struct Facts {
 pub(crate) fn check(entries: &[Entry], most_in_flight: usize) -> Result<Facts, String> {
     let mut facts = Facts::default();
     let mut statuses: BTreeMap<String, Value> = BTreeMap::new();
+    let mut confirmed = BTreeSet::new();
     for entry in entries.iter().filter(|entry| entry.writes()) {
         preconditioned(entry)?;
-        if !entry.is_done() {
+        // Who died before the answer is logged with 504, whether it was done or not.
+        let unknown = entry.response_status.code == 504 && entry.what() == "pods";
+        if !entry.is_done() && !unknown {
             continue;
         }
         match entry.what().as_str() {
@@ -135,7 +138,8 @@ pub(crate) fn check(entries: &[Entry], most_in_flight: usize) -> Result<Facts, S
                 let uid = entry.request_object["preconditions"]["uid"].as_str().unwrap_or_default();
                 let node = intended(&statuses, uid)
                     .ok_or_else(|| format!("pod {uid} was deleted without an intent: {entry:?}"))?;
-                if facts.deleted.insert(uid.to_owned(), node).is_some() {
+                facts.deleted.insert(uid.to_owned(), node);
+                if !unknown && !confirmed.insert(uid) {
                     return Err(format!("pod {uid} was deleted twice"));
                 }
             }

@@ -28,7 +28,8 @@ async fn restarted(manifest: &str, bad: bool, ended: impl Fn(&CniUpgradeStatus) 
     stage.until_phase("calico", CniPhase::Completed, 5).await;
     stage.remote.commit("main", &[("calico.yaml", manifest)]);
     let before = stage.until("calico", 60, ended).await;
-    stage.pass(1800).await;
+    // Longer than Events are told after a restart as well.
+    stage.pass(3600 + 600).await;
     let quiet = told(&stage);
     stage.kill(engine).await;
     let _engine = stage.engine();
