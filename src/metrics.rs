@@ -2,7 +2,7 @@
 //!
 //! Guarantees: an answer is a text made in memory, so nothing that is measured ever waits for a scraper; labels are
 //! names of ours, of repositories and of custom resources, and series of an object go with it. Limits: see
-//! [`objects::MOST`].
+//! `objects::MOST`.
 
 mod objects;
 #[cfg(test)]
