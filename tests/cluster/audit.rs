@@ -32,9 +32,11 @@ pub(crate) struct Entry {
     response_status: Code,
     /// When it came in.
     #[serde(rename = "requestReceivedTimestamp")]
+    #[allow(dead_code, reason = "the bench of figures needs it")]
     pub(crate) began: Timestamp,
     /// When it was answered.
     #[serde(rename = "stageTimestamp")]
+    #[allow(dead_code, reason = "the bench of figures needs it")]
     pub(crate) ended: Timestamp,
 }
 

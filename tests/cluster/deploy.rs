@@ -111,6 +111,17 @@ impl Account {
         account
     }
 
+    /// A daemon that has the account and follows a repository.
+    fn daemon(&self, git: &GitServer) -> Daemon {
+        let start = Start {
+            name: "daemon".to_owned(),
+            kubeconfig: self.kubeconfig.clone(),
+            config: story::config(&git.url(), &git.credentials()),
+            more: Vec::new(),
+        };
+        Daemon::start(self.scene.plane.dir(), &start)
+    }
+
     /// A request of the account; `Err` is what the server says.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(), String> {
         let kind = if method == Method::PATCH { "application/json-patch+json" } else { "application/json" };
@@ -326,13 +337,7 @@ async fn account(programs: PathBuf) {
     let before = fs::read_to_string(scene.plane.audit_log()).unwrap().lines().count();
     let commit = |version| git.repository().commit("main", &[("calico.yaml", &calico(version))]);
     git.repository().commit("main", &[("README.md", "# network\n")]);
-    let start = Start {
-        name: "daemon".to_owned(),
-        kubeconfig: account.kubeconfig.clone(),
-        config: story::config(&git.url(), &git.credentials()),
-        more: Vec::new(),
-    };
-    let _daemon = Daemon::start(scene.plane.dir(), &start);
+    let _daemon = account.daemon(&git);
     let branch = async || git.repository().tip("trunkline/status/prod");
     scene.until("the status branch is there", 30, branch).await;
     commit("v3.27.2");
@@ -371,13 +376,7 @@ async fn foreign_edit(programs: PathBuf) {
     let (scene, git) = (&account.scene, GitServer::start());
     let commit = |version| git.repository().commit("main", &[("calico.yaml", &calico(version))]);
     commit("v3.27.2");
-    let start = Start {
-        name: "daemon".to_owned(),
-        kubeconfig: account.kubeconfig.clone(),
-        config: story::config(&git.url(), &git.credentials()),
-        more: Vec::new(),
-    };
-    let _daemon = Daemon::start(scene.plane.dir(), &start);
+    let _daemon = account.daemon(&git);
     scene.until_phase("calico", "Completed", 60).await;
     commit("v3.28.0");
     let watched = async || {

@@ -10,7 +10,6 @@
     clippy::indexing_slicing,
     clippy::disallowed_macros,
     clippy::disallowed_methods,
-    dead_code,
     reason = "tests"
 )]
 

@@ -193,6 +193,7 @@ impl ControlPlane {
     }
 
     /// Starts the controllers anew with their default flags: 20 requests a second.
+    #[allow(dead_code, reason = "the bench of figures needs it")]
     pub(crate) fn controllers_at_default_limits(&mut self) {
         self.default_limits = true;
         self.kill(Part::Controllers);

@@ -83,11 +83,13 @@ impl Story {
     }
 
     /// From the next start on the built-in profiles count.
+    #[allow(dead_code, reason = "the bench of figures needs it")]
     pub(crate) fn slow(&mut self) {
         self.quick = false;
     }
 
     /// Serves metrics and readiness there from the next start on.
+    #[allow(dead_code, reason = "the bench of figures needs it")]
     pub(crate) fn serve_at(&mut self, address: String) {
         self.serve_at = address;
     }
